@@ -2,7 +2,7 @@
 //!
 //! A shell prints the current time, which is compared with the time of the return. Prints `median_ms=… p95_ms=…
 //! rounds=…`, which `cargo xtask bench terminals` puts into its table.
-#![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
+#![allow(clippy::print_stdout, reason = "the program reports measurements")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use steplatch_terminal::{Input, Opened, Options, Size, Spec, Target, Terminals, 
 
 const ROUNDS: usize = 200;
 
-/// At each empty line it lets some time pass, so that the wait is there before the print.
+/// After each empty line it sleeps, so that the wait begins before the print.
 const PROGRAM: &str = r#"while read -r; do sleep 0.01; echo "AT_${EPOCHREALTIME/,/.}_"; done"#;
 
 #[tokio::main]
@@ -45,8 +45,8 @@ async fn main() {
         };
         let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_secs_f64();
-        let found = waited.found.unwrap_or_else(|| panic!("nothing came:\n{}", view.screen));
-        let printed: f64 = found.groups[0].as_deref().and_then(|text| text.parse().ok()).expect("a time was printed");
+        let found = waited.found.unwrap_or_else(|| panic!("no output arrived:\n{}", view.screen));
+        let printed: f64 = found.groups[0].as_deref().and_then(|text| text.parse().ok()).expect("the output is a time");
         delays.push((now - printed) * 1e3);
     }
     delays.sort_by(f64::total_cmp);

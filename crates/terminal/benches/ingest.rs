@@ -17,11 +17,11 @@ const READ: usize = 4095;
 const BYTES: usize = 1 << 20;
 
 fn numbers() -> String {
-    repeated(|out, line| writeln!(out, "{line}\r"))
+    repeat(|out, line| writeln!(out, "{line}\r"))
 }
 
 fn colours() -> String {
-    repeated(|out, line| {
+    repeat(|out, line| {
         let (red, green, blue) = (line % 256, line / 3 % 256, line / 7 % 256);
         writeln!(
             out,
@@ -32,13 +32,13 @@ fn colours() -> String {
 }
 
 fn unicode() -> String {
-    repeated(|out, line| writeln!(out, "{line} Grüße, привет, 端末の画面, e\u{301}le\u{300}ve ── ✓ 🦀 👩\u{200d}💻\r"))
+    repeat(|out, line| writeln!(out, "{line} Grüße, привет, 端末の画面, e\u{301}le\u{300}ve ── ✓ 🦀 👩\u{200d}💻\r"))
 }
 
-fn repeated(mut write: impl FnMut(&mut String, usize) -> std::fmt::Result) -> String {
+fn repeat(mut write: impl FnMut(&mut String, usize) -> std::fmt::Result) -> String {
     let mut out = String::new();
     for line in 1.. {
-        write(&mut out, line).expect("writing to a string does not fail");
+        write(&mut out, line).expect("writing to a string cannot fail");
         if out.len() >= BYTES {
             break;
         }

@@ -2,7 +2,7 @@
 //!
 //! A program echoes nothing and answers each line, like a shell; an input ends with its answer. Prints one row of a
 //! table for each.
-#![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
+#![allow(clippy::print_stdout, reason = "the program reports measurements")]
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const FILLING: usize = 5_000;
 /// A program that answers each line with one.
 const PROGRAM: &str = r#"while read -r line; do echo "<$line>"; done"#;
 
-async fn opened(logs_inputs: bool) -> (Terminals, Terminal) {
+async fn open_terminal(logs_inputs: bool) -> (Terminals, Terminal) {
     let terminals = Terminals::new(Options { logs_inputs, ..Options::default() }).expect("terminals");
     let spec = Spec {
         arguments: ["bash", "--norc", "-c", PROGRAM].map(Into::into).into(),
@@ -53,7 +53,7 @@ async fn input(terminal: &Terminal, line: &str) -> Duration {
         ..Wait::default()
     };
     let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
-    assert!(waited.found.is_some(), "nothing came:\n{}", view.screen);
+    assert!(waited.found.is_some(), "no output arrived:\n{}", view.screen);
     began.elapsed()
 }
 
@@ -64,14 +64,14 @@ fn median(mut times: Vec<Duration>) -> f64 {
 
 /// Returns the resident memory of this process in KiB, see proc_pid_status(5).
 fn resident() -> i64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the field is there");
-    line.trim().trim_end_matches(" kB").parse().expect("it is a number")
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the field exists");
+    line.trim().trim_end_matches(" kB").parse().expect("the field is a number")
 }
 
 #[tokio::main]
 async fn main() {
-    let ((_with, logged), (_without, bare)) = (opened(true).await, opened(false).await);
+    let ((_with, logged), (_without, bare)) = (open_terminal(true).await, open_terminal(false).await);
     let (mut with_log, mut without_log) = (Vec::new(), Vec::new());
     for turn in 0..TURNS {
         for number in 0..INPUTS {
@@ -91,9 +91,9 @@ async fn main() {
         "| an input and its answer, with the log of inputs (µs) | {with_log:.1} | {without_log:.1} without it | ≤ 2 % more | {:+.1} % |",
         (with_log / without_log - 1.0) * 100.0
     );
-    let mut grown = [0, 0];
+    let mut memory_growth = [0, 0];
     for (place, logs_inputs) in [(1, false), (0, true)] {
-        let (_terminals, terminal) = opened(logs_inputs).await;
+        let (_terminals, terminal) = open_terminal(logs_inputs).await;
         input(&terminal, "first").await;
         let before = resident();
         for number in 0..FILLING {
@@ -102,12 +102,12 @@ async fn main() {
             terminal.send(Input { text, by: Some("agent".to_owned()), ..Input::default() }).await.expect("bash reads");
         }
         input(&terminal, "last").await;
-        grown[place] = resident() - before;
+        memory_growth[place] = resident() - before;
     }
     println!(
         "| memory of a terminal after {FILLING} inputs of 256 bytes (KiB more) | {} | {} without the log | ≤ 1024 more | {:+} |",
-        grown[0],
-        grown[1],
-        grown[0] - grown[1]
+        memory_growth[0],
+        memory_growth[1],
+        memory_growth[0] - memory_growth[1]
     );
 }

@@ -23,7 +23,7 @@ fn portions() -> Vec<String> {
     (0..PORTIONS)
         .map(|portion| {
             (0..LINES_PER_PORTION).fold(String::new(), |mut text, at| {
-                write!(text, "{}", line(portion * LINES_PER_PORTION + at)).expect("writing to a string does not fail");
+                write!(text, "{}", line(portion * LINES_PER_PORTION + at)).expect("writing to a string cannot fail");
                 text
             })
         })
@@ -34,7 +34,7 @@ fn waiting(criterion: &mut Criterion) {
     let portions = portions();
     let bytes: usize = portions.iter().map(String::len).sum();
     let waits: [(&str, &[&str]); 5] = [
-        ("nobody waits", &[]),
+        ("no wait", &[]),
         ("a pattern within a line", &[r"[1-9]\d* errors$"]),
         ("a pattern over several lines", &[r"done\s+Traceback[^:]*:"]),
         ("a pattern with look-around", &[r"(?<!no )errors(?= found)"]),
@@ -47,14 +47,14 @@ fn waiting(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(bytes as u64));
     for (name, sources) in waits {
         let patterns: Vec<Pattern> =
-            sources.iter().map(|source| Pattern::new(source).expect("the patterns of a benchmark compile")).collect();
+            sources.iter().map(|source| Pattern::new(source).expect("the patterns are valid")).collect();
         let mut typescript = Typescript::new();
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let mut search = Searching::new(patterns.clone(), typescript.end());
                 for portion in &portions {
                     typescript.print(black_box(portion.as_bytes()));
-                    assert!(!search.advance(&typescript), "no awaited text is printed");
+                    assert!(!search.advance(&typescript), "the output contains no match");
                 }
             });
         });

@@ -73,7 +73,7 @@ mod tests {
 
     /// A byte that cannot continue the bytes before it is a separate mistake, as in the parser.
     #[test]
-    fn impossible_bytes_pass_unchanged() {
+    fn invalid_bytes_pass_unchanged() {
         for bytes in [b"\xed\xa8 ".as_slice(), b"\xe0\x80", b"\xf0\x80\x80", b"\xf4\x90", b"\xc0\x80", b"\xf5\x80"] {
             let (mut characters, mut out) = (Utf8Assembler::default(), String::new());
             for byte in bytes.chunks(1) {
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_passes_whole_and_every_slice_is_text(
+        fn text_passes_unchanged_in_slices_of_whole_characters(
             text in "[a-zé漢👍\\x1b]{0,60}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
             most in 4usize..20,
@@ -98,7 +98,7 @@ mod tests {
             for cut in cuts {
                 characters.pass(&bytes[last..cut], most, |slice| {
                     assert!(!slice.is_empty() && slice.len() <= most);
-                    out.push_str(std::str::from_utf8(slice).expect("a slice of whole characters"));
+                    out.push_str(std::str::from_utf8(slice).expect("every slice ends between characters"));
                 });
                 last = cut;
             }

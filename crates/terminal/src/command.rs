@@ -302,7 +302,7 @@ pub(crate) fn normalize(command: &str) -> Result<String, RunError> {
 pub(crate) fn cd_command(folder: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the previous directory.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
-    let word = quoted(&folder, kind).into_string().expect("a quoted text is a text");
+    let word = quoted(&folder, kind).into_string().expect("quoted UTF-8 is UTF-8");
     // Call the builtin: an alias or a function of the user may change to another directory and succeed.
     let cd = match kind {
         Kind::Bash => "\\builtin cd",
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_character_is_refused_by_its_number() {
+    fn control_character_is_refused_and_named() {
         assert_eq!(normalize("a\r\nb\tc\n\n").unwrap(), "a\nb\tc");
         for (command, number) in [("a\x1b[201~b", 0x1b), ("\0", 0), ("a\rb", 0xd), ("\u{9b}", 0x9b), ("\x7f", 0x7f)] {
             assert_eq!(normalize(command), Err(RunError::Control(number)), "{command:?}");
@@ -438,13 +438,13 @@ mod tests {
     }
 
     #[test]
-    fn directory_is_recognised_despite_its_name() {
+    fn directory_with_special_characters_is_quoted() {
         assert_eq!(cd_command("/tmp/it's", Kind::Bash).unwrap(), r"\builtin cd -- '/tmp/it'\''s'");
         assert_eq!(cd_command("-", Kind::Fish).unwrap(), "builtin cd -- './-'");
     }
 
     #[test]
-    fn many_lines_are_one_edit() {
+    fn multi_line_command_is_pasted_at_once() {
         let typed = |kind, editor| keys("a\n\tb", kind, editor, false);
         assert_eq!(typed(Kind::Zsh, Editor::TakesPastes), b"\x1b\x1fpa\r\tb\x1b[201~\x1b\x1fe");
         assert_eq!(typed(Kind::Bash, Editor::None), b"a\r\tb\r");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn text_broken_by_a_line_editor_is_known_in_advance() {
+    fn wrapped_lines_of_line_editors_are_predicted() {
         let wide = "x".repeat(100);
         for (shell, text, is_broken) in [
             ("fish", "short", false),

@@ -24,8 +24,8 @@ struct AwaitedEcho {
     matched_bytes: usize,
     /// Offset of their echo.
     start: u64,
-    /// Number of blanks after the echoed text of the first line.
-    blanks: usize,
+    /// Number of spaces after the echoed text of the first line.
+    spaces: usize,
 }
 
 /// The result of following more output.
@@ -55,7 +55,7 @@ impl Echo {
             lines,
             matched_bytes: 0,
             start: offset,
-            blanks: 0,
+            spaces: 0,
         });
     }
 
@@ -73,13 +73,13 @@ impl Echo {
             match character {
                 // Programs that wrap lines insert carriage returns, and a progress bar may precede the echo.
                 '\r' => continue,
-                // After a full row, line editors draw a blank, and then the last character again.
+                // After a full row, line editors draw a space, and then the last character again.
                 ' ' if expected == Some('\n') => {
-                    awaited.blanks += 1;
+                    awaited.spaces += 1;
                     continue;
                 }
-                '\x08' if awaited.blanks > 0 => {
-                    awaited.blanks -= 1;
+                '\x08' if awaited.spaces > 0 => {
+                    awaited.spaces -= 1;
                     continue;
                 }
                 '\x08' if awaited.matched_bytes > 0 => {
@@ -87,10 +87,10 @@ impl Echo {
                         line[..awaited.matched_bytes].chars().next_back().map_or(0, char::len_utf8);
                     continue;
                 }
-                '\n' => awaited.blanks = 0,
+                '\n' => awaited.spaces = 0,
                 _ => {}
             }
-            if awaited.blanks > 0 || expected != Some(character) {
+            if awaited.spaces > 0 || expected != Some(character) {
                 let withdrawn = awaited.start;
                 let has_matched = awaited.matched_bytes > 0;
                 self.awaited = None;
@@ -141,12 +141,12 @@ mod tests {
         let mut echo = Echo::default();
         echo.expect(typed, 0);
         let mut at = 0;
-        let mut followed = Vec::new();
+        let mut results = Vec::new();
         for piece in output {
-            followed.push(echo.follow(at, piece));
+            results.push(echo.follow(at, piece));
             at += piece.len() as u64;
         }
-        (echo.within(0..u64::MAX).collect(), followed)
+        (echo.within(0..u64::MAX).collect(), results)
     }
 
     #[test]
@@ -157,8 +157,8 @@ mod tests {
     #[test]
     fn line_drawn_twice_at_the_margin_is_echo() {
         assert_eq!(after("abc\n", &["abc ", "\x08\x08c\n", "abc\n"]).0, [0..8]);
-        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "the program prints after a blank");
-        assert_eq!(after("foo\n", &["\rfoo\n"]).0, [1..5], "over the row of a progress bar");
+        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "output after a space is not an echo");
+        assert_eq!(after("foo\n", &["\rfoo\n"]).0, [1..5], "the echo overwrites a progress bar");
     }
 
     #[test]
@@ -170,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn program_without_echo_loses_nothing() {
+    fn output_of_a_program_without_echo_is_kept() {
         assert!(after("secret\n", &["\n", "secret was wrong\n"]).0.is_empty());
     }
 
     #[test]
-    fn several_lines_are_followed_one_by_one() {
+    fn several_lines_are_followed_in_order() {
         assert_eq!(after("a\nbc\n", &["a\nbc\nout"]).0, [0..2, 2..5]);
     }
 

@@ -38,7 +38,7 @@ pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// The value. The shell joins the elements of an array or a list: bash and zsh with the first character of `IFS`,
-    /// fish with a blank, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
+    /// fish with a space, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
     pub value: String,
     /// True if programs inherit it.
     pub exported: bool,
@@ -162,7 +162,7 @@ impl QueryScript {
 
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
-        let value = quoted(value, self.kind).into_string().expect("a quoted text is a text");
+        let value = quoted(value, self.kind).into_string().expect("quoted UTF-8 is UTF-8");
         let assignment = match (self.kind, export) {
             // An alias may replace a reserved word of the shell, so use none.
             (Kind::Bash, _) => {
@@ -398,7 +398,7 @@ mod tests {
         let reported = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
         let expected = [("A", variable("", true)), ("B", variable("x", false))];
         assert_eq!(reported, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is not an answer");
+        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "a truncated answer is ignored");
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
         let stream = b"job done\r\n\r\x1b[K\r\x1b]133;V;k=n\x07$ \x1b]133;B;k=n\x07typed";
         for cut in 0..stream.len() {
             let mut redraw = Redraw::new("n");
-            let held = match redraw.hold(&stream[..cut]) {
+            let result = match redraw.hold(&stream[..cut]) {
                 HoldResult::NotYet => redraw.hold(&stream[cut..]),
                 early => {
                     let HoldResult::Redrawn([before, redrawn, mut after]) = early else { panic!("{early:?}") };
@@ -414,7 +414,7 @@ mod tests {
                     HoldResult::Redrawn([before, redrawn, after])
                 }
             };
-            let HoldResult::Redrawn([before, redrawn, after]) = held else { panic!("cut at {cut}: {held:?}") };
+            let HoldResult::Redrawn([before, redrawn, after]) = result else { panic!("cut at {cut}: {result:?}") };
             assert_eq!((before.as_slice(), after.as_slice()), (b"job done\r\n".as_slice(), b"typed".as_slice()));
             assert!(redrawn.starts_with(b"\r\x1b[K") && redrawn.ends_with(b"B;k=n\x07"));
         }

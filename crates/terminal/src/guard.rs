@@ -5,7 +5,7 @@
 //! daemon's memory. So this filter cancels an OSC longer than [`MAX_OSC_BYTES`] and drops the
 //! rest of it. The screen has lower limits for the addresses of hyperlinks (OSC 8).
 
-/// Maximum length of an OSC that passes the filter, in bytes. Titles, folders and colours are far shorter.
+/// Maximum length of an OSC that passes the filter, in bytes. Titles, directories and colours are far shorter.
 pub(crate) const MAX_OSC_BYTES: usize = 16 * 1024;
 
 const ESC: u8 = 0x1b;
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_position_of_reads_does_not_matter(
+        fn output_is_the_same_for_any_division_into_reads(
             bytes in prop::collection::vec(prop::sample::select(b"a8;]\x1b\x07\x18P\\0".to_vec()), 0..200),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {

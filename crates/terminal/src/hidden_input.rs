@@ -15,10 +15,10 @@ use tokio::sync::broadcast;
 /// Maximum length of a collected line, in bytes: the kernel's limit (termios(3), canonical mode).
 const MAX_LINE_BYTES: usize = 4096;
 
-/// A text to hide.
+/// A secret to hide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretText {
-    /// The terminal whose output hides the text; `None` for all terminals.
+    /// The terminal whose output hides the secret; `None` for all terminals.
     pub terminal: Option<TerminalId>,
     /// The text.
     pub text: String,

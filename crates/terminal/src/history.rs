@@ -347,13 +347,11 @@ impl History {
     }
 
     /// Returns the text of a block; `None` if it is on a disk that fails.
-    fn text_of(&self, block: &SealedBlock) -> Option<String> {
+    fn block_text(&self, block: &SealedBlock) -> Option<String> {
         #[cfg(test)]
         self.decompressed.fetch_add(block.length, Ordering::Relaxed);
         let text = match &block.content {
-            RetainedOutput::Memory(bytes) => {
-                Ok(decompress(bytes, block.length).expect("a block in memory does not change"))
-            }
+            RetainedOutput::Memory(bytes) => Ok(decompress(bytes, block.length).expect("a block in memory is intact")),
             // Do not trust bytes from a disk.
             RetainedOutput::Disk(position) => self.spill.as_ref()?.read(*position).and_then(|bytes| {
                 decompress(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
@@ -374,7 +372,7 @@ impl History {
         self.sealed.range(first..stop)
     }
 
-    /// Returns the held text of `range`, clipped to whole characters, with the offset at which it begins.
+    /// Returns the stored text of `range`, clipped to whole characters, with the offset at which it begins.
     #[must_use]
     pub(crate) fn read(&self, range: Range<u64>) -> (u64, String) {
         let from = range.start.max(self.start());
@@ -401,7 +399,7 @@ impl History {
         // An unreadable block separates the text before it from the text after it: the returned text begins after it.
         let mut blocks: Vec<(u64, String)> = Vec::new();
         for block in self.blocks(&(from..end)).rev() {
-            let Some(block_text) = self.text_of(block) else { break };
+            let Some(block_text) = self.block_text(block) else { break };
             blocks.push((block.start, block_text));
         }
         for (start, block) in blocks.into_iter().rev() {
@@ -435,7 +433,7 @@ impl History {
                 counted += block.newlines;
                 continue;
             }
-            let Some(text) = self.text_of(block) else { return Err(counted) };
+            let Some(text) = self.block_text(block) else { return Err(counted) };
             match nth_newline(block.start, &text, &range, nth - counted) {
                 Ok(found) => return Ok(found),
                 Err(more) => counted += more,
@@ -493,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_thousand_lines_are_kept() {
+    fn history_keeps_two_hundred_thousand_lines() {
         let history = filled(200_000, 16 << 20);
         assert_eq!(history.start(), 0);
         let (_, text) = history.read(0..history.end());
@@ -525,7 +523,7 @@ mod tests {
         let half = history.end() / 2;
         let lines = whole[..half as usize].matches('\n').count();
         assert_eq!(history.newline_from_end(0..half, lines + 1), Err(lines));
-        assert_eq!(history.newline_from_end(7..14, 2), Err(1), "line 1 ends in it, line 0 before it");
+        assert_eq!(history.newline_from_end(7..14, 2), Err(1), "line 1 ends in the range, line 0 before it");
     }
 
     #[test]
@@ -543,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_without_text_leaves_no_trace() {
+    fn empty_zone_is_removed() {
         let mut history = History::new(1024);
         for _ in 0..1000 {
             history.begin_zone(Zone::Prompt);
@@ -606,9 +604,9 @@ mod tests {
                 whole.push_str(&text);
                 history.settle();
             }
-            let (begins, text) = history.read(0..history.end());
-            assert_eq!(begins, history.start());
-            assert!(text == whole[begins as usize..], "the stored text equals the written text");
+            let (start, text) = history.read(0..history.end());
+            assert_eq!(start, history.start());
+            assert!(text == whole[start as usize..], "the stored text equals the written text");
         };
         print(&mut history, 12);
         assert_eq!(history.start(), 0);
@@ -624,18 +622,18 @@ mod tests {
             history.push_str(&noise(MIN_HOT_BYTES, &mut 3));
             history.settle();
         }
-        let (kept, end) = (history.sealed[history.on_disk].start, history.end());
+        let (stored_start, end) = (history.sealed[history.on_disk].start, history.end());
         history.spill.as_mut().unwrap().break_down();
         let (begins, text) = history.read(0..end);
-        assert_eq!((begins, text.len() as u64), (kept, end - kept));
+        assert_eq!((begins, text.len() as u64), (stored_start, end - stored_start));
         history.settle();
-        assert_eq!(history.start(), kept);
+        assert_eq!(history.start(), stored_start);
         for _ in 0..20 {
             history.push_str(&noise(MIN_HOT_BYTES, &mut 4));
             history.settle();
         }
         let start = history.start();
-        assert!(start > kept && history.on_disk == 0);
+        assert!(start > stored_start && history.on_disk == 0);
         assert_eq!(history.read(0..history.end()).1.len() as u64, history.end() - start);
     }
 

@@ -99,7 +99,7 @@ pub enum InputContext {
     },
 }
 
-/// A text of the log.
+/// Text in the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedText {
     /// The text, or its beginning.
@@ -416,22 +416,22 @@ mod tests {
         for _ in 0..40 {
             log.add(None, at(0), typed(&"x".repeat(2 * MAX_TEXT_BYTES)));
         }
-        let held: usize = log.entries.iter().map(|entry| entry.bytes()).sum();
-        assert!(held <= MAX_LOG_BYTES && log.bytes == held, "{held} {}", log.bytes);
+        let bytes: usize = log.entries.iter().map(|entry| entry.bytes()).sum();
+        assert!(bytes <= MAX_LOG_BYTES && log.bytes == bytes, "{bytes} {}", log.bytes);
         let LoggedAction::Typed { text, .. } = &log.from(0)[0].action else { panic!("typed") };
         assert!(text.cut && text.text.len() == MAX_TEXT_BYTES);
     }
 
     #[test]
-    fn keys_count_with_their_size() {
+    fn keys_count_towards_the_size_limit() {
         let mut log = InputLog::default();
         for _ in 0..100 {
             let keys = vec!["up".to_owned(); 1000];
             log.add(None, at(0), LoggedAction::Typed { text: "".into(), keys });
         }
         // A key has a place in its list and its own allocation.
-        let most = MAX_LOG_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
-        assert!(log.from(0).len() <= most, "{}", log.from(0).len());
+        let max_entries = MAX_LOG_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
+        assert!(log.from(0).len() <= max_entries, "{}", log.from(0).len());
         for piece in ["x".repeat(40_000), "y".repeat(20_000)] {
             log.add(None, at(0), attached(&piece));
         }
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_command_is_noted_in_its_entry() {
+    fn outcome_of_a_command_is_recorded_in_its_entry() {
         let mut log = InputLog::default();
         let command = |outcome| LoggedAction::Command { command: "make".into(), directory: None, outcome };
         let number = log.add(None, at(0), command(None));

@@ -43,8 +43,8 @@ impl Parsers<'_> {
     fn take_in(&mut self, piece: &[u8], replies: &mut impl Extend<u8>) {
         let mut rest = piece;
         while !rest.is_empty() {
-            let (taken, pause) = self.transcript.advance(rest);
-            let bytes = &rest[..taken];
+            let (consumed, pause) = self.transcript.advance(rest);
+            let bytes = &rest[..consumed];
             if let Some(Fill { control, mut following }) = self.fill.take() {
                 following.extend_from_slice(bytes);
                 let is_covered = matches!(&pause, Some(Pause::Control(next)) if next.covers(&control));
@@ -77,7 +77,7 @@ impl Parsers<'_> {
                 }
                 Some(Pause::KeyboardQuery(flags)) => replies.extend(format!("\x1b[?{flags}u").bytes()),
             }
-            rest = &rest[taken..];
+            rest = &rest[consumed..];
         }
     }
 
@@ -128,8 +128,8 @@ impl OutputPipeline {
         if rows.iter().enumerate().any(|(index, row)| first_column(index) + row.width() < columns) {
             return None;
         }
-        let left = usize::from(cursor.col).saturating_sub(first_column(rows.len()));
-        Some(rows.concat() + split_at_column(&last, left).0)
+        let columns_before_cursor = usize::from(cursor.col).saturating_sub(first_column(rows.len()));
+        Some(rows.concat() + split_at_column(&last, columns_before_cursor).0)
     }
 
     /// Returns the text of each row from the last prompt to the row of the cursor, if the prompt is known.
@@ -141,11 +141,11 @@ impl OutputPipeline {
         }
         let text = self.screen.text();
         let rows = text.lines().skip(prompt.row.into()).take(usize::from(cursor_row - prompt.row) + 1);
-        let shown = rows.enumerate().map(|(index, row)| {
+        let rows_of_text = rows.enumerate().map(|(index, row)| {
             let first_column = if index == 0 { usize::from(prompt.col) } else { 0 };
             split_at_column(row, first_column).1.to_owned()
         });
-        Some(shown.collect())
+        Some(rows_of_text.collect())
     }
 
     /// Changes the size of the screen.
@@ -322,18 +322,18 @@ mod tests {
             intake.take_in(first.as_bytes(), &mut Vec::new());
             let begin = Instant::now();
             intake.take_in(&bytes, &mut Vec::new());
-            let took = begin.elapsed();
+            let duration = begin.elapsed();
             intake.take_in(b"\x18\x1b[1;1Hend", &mut Vec::new());
-            (intake.screen.text(), took)
+            (intake.screen.text(), duration)
         });
-        rounds.min_by_key(|(_, took)| *took).expect("there are three rounds")
+        rounds.min_by_key(|(_, duration)| *duration).expect("three rounds were measured")
     }
 
     #[test]
-    fn few_bytes_draw_only_visible_cells() {
+    fn bulk_sequences_draw_only_visible_cells() {
         for size in [Size::default(), Size { cols: 1000, rows: 200 }] {
             let (_, plain) = flood(size, "", "the quick brown fox jumps over the lazy dog\r\n");
-            let line = |shown: char| shown.to_string().repeat(usize::from(size.cols));
+            let line = |character: char| character.to_string().repeat(usize::from(size.cols));
             for (name, first, unit, last) in [
                 ("REP", "x", "\x1b[65535b", Some('x')),
                 ("REP between margins", "\x1b[?69h\x1b[1;90sx", "\x1b[65535b", None),
@@ -352,20 +352,20 @@ mod tests {
                 ("CBT", "", "\x1b[65535Z", None),
                 ("ED", "", "\x1b[H\x1b[J", None),
             ] {
-                let (shown, took) = flood(size, first, unit);
-                assert!(took < 50 * plain, "{name} takes {took:?}, plain text {plain:?}");
-                assert!(shown.starts_with("end"), "{name}: {shown}");
+                let (screen, duration) = flood(size, first, unit);
+                assert!(duration < 50 * plain, "{name} takes {duration:?}, plain text {plain:?}");
+                assert!(screen.starts_with("end"), "{name}: {screen}");
                 if let Some(last) = last {
-                    let filled = shown.lines().skip(1).filter(|shown| *shown == line(last)).count();
-                    assert!(filled + 2 >= usize::from(size.rows), "{name}: {filled} lines of\n{shown}");
+                    let filled = screen.lines().skip(1).filter(|row| *row == line(last)).count();
+                    assert!(filled + 2 >= usize::from(size.rows), "{name}: {filled} lines of\n{screen}");
                 }
-                assert!(shown.chars().count() <= usize::from(size.rows) * (usize::from(size.cols) + 1) + 3, "{name}");
+                assert!(screen.chars().count() <= usize::from(size.rows) * (usize::from(size.cols) + 1) + 3, "{name}");
             }
         }
     }
 
     #[test]
-    fn character_is_repeated_as_often_as_requested() {
+    fn rep_repeats_a_character_as_requested() {
         for (bytes, text) in [
             ("ab\x1b[3bc", "abbbbc"),
             ("a\x1b[bc", "aac"),
@@ -382,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_position_of_output_does_not_matter(
+        fn output_is_the_same_for_any_division(
             pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..60),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {

@@ -203,7 +203,7 @@ mod tests {
 
     type Environment = Vec<(OsString, OsString)>;
 
-    fn prepared(
+    fn prepare(
         command: &[&str],
         mut environment: Environment,
     ) -> (Vec<OsString>, Environment, Option<IntegrationSession>) {
@@ -291,14 +291,14 @@ mod tests {
             let name = word.split(['=', '+', '[', ')']).next().unwrap_or_default();
             let is_name = name.starts_with(|first: char| first.is_alphabetic() || first == '_')
                 && name.chars().all(|character| character.is_alphanumeric() || character == '_');
-            let is_behind = |command: &str| at > 0 && words[at - 1] == command;
+            let follows_declaration = |command: &str| at > 0 && words[at - 1] == command;
             match *word {
                 "local" | "typeset" => declares = true,
                 "&&" | "||" | "" => declares = false,
                 _ if !is_name => {}
-                // Marks have parts such as `;k=`, without a blank in between.
-                _ if declares || is_behind("for") => names.push(name),
-                _ if is_fish && is_behind("set") && name != "in" => names.push(name),
+                // Marks have parts such as `;k=`, without a space between them.
+                _ if declares || follows_declaration("for") => names.push(name),
+                _ if is_fish && follows_declaration("set") && name != "in" => names.push(name),
                 _ if is_fish
                     && at > 1
                     && words[at - 2] == "set"
@@ -357,18 +357,18 @@ mod tests {
 
     #[test]
     fn zsh_directory_of_the_user_is_passed_on() {
-        let (_, environment, _) = prepared(&["zsh"], vec![("ZDOTDIR".into(), "/home/ana/zsh".into())]);
+        let (_, environment, _) = prepare(&["zsh"], vec![("ZDOTDIR".into(), "/home/ana/zsh".into())]);
         assert!(environment.contains(&(ZDOTDIR_VARIABLE.into(), "/home/ana/zsh".into())));
-        let (_, environment, _) = prepared(&["zsh"], Vec::new());
+        let (_, environment, _) = prepare(&["zsh"], Vec::new());
         assert!(!environment.iter().any(|(name, _)| name == ZDOTDIR_VARIABLE));
     }
 
     #[test]
-    fn login_bash_gets_the_users_env_back() {
-        let (arguments, environment, _) = prepared(&["bash", "-l"], vec![("ENV".into(), "/home/ana/.shrc".into())]);
+    fn login_bash_restores_the_users_env() {
+        let (arguments, environment, _) = prepare(&["bash", "-l"], vec![("ENV".into(), "/home/ana/.shrc".into())]);
         assert_eq!(arguments, ["bash", "--posix", "-l"]);
         assert!(environment.contains(&(ENV_VARIABLE.into(), "/home/ana/.shrc".into())));
-        let (_, environment, _) = prepared(&["bash", "-l"], Vec::new());
+        let (_, environment, _) = prepare(&["bash", "-l"], Vec::new());
         assert!(!environment.iter().any(|(name, _)| name == ENV_VARIABLE));
     }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use crate::screen::Modes;
 
-/// An unknown name of a key.
+/// Error for an unknown key name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "'{name}' is not a key; keys are single characters, enter, tab, escape, backspace, space, up, down, left, right, \
@@ -65,10 +65,11 @@ pub(crate) fn key(name: &str, modes: Modes, disambiguate: bool) -> Result<Vec<u8
     if let (Some(character), None) = (characters.next(), characters.next()) {
         return Ok(character_key(character, modifiers, disambiguate));
     }
-    let named = rest.to_ascii_lowercase().replace('_', "-");
+    let key_name = rest.to_ascii_lowercase().replace('_', "-");
     // Accept the names of browsers, such as ArrowDown.
-    let named = named.strip_prefix("arrow").map_or(named.as_str(), |direction| direction.trim_start_matches('-'));
-    match named {
+    let key_name =
+        key_name.strip_prefix("arrow").map_or(key_name.as_str(), |direction| direction.trim_start_matches('-'));
+    match key_name {
         "enter" | "return" | "cr" => Ok(control_key(b'\r', 13, modifiers, disambiguate)),
         "tab" if modifiers.shift && !disambiguate => Ok(b"\x1b[Z".to_vec()),
         "tab" => Ok(control_key(b'\t', 9, modifiers, disambiguate)),
@@ -90,7 +91,7 @@ pub(crate) fn key(name: &str, modes: Modes, disambiguate: bool) -> Result<Vec<u8
         "delete" | "del" => Ok(tilde_key(3, modifiers)),
         "page-up" | "pageup" | "pgup" | "ppage" => Ok(tilde_key(5, modifiers)),
         "page-down" | "pagedown" | "pgdn" | "npage" => Ok(tilde_key(6, modifiers)),
-        _ => named
+        _ => key_name
             .strip_prefix('f')
             .and_then(|number| number.parse::<u8>().ok())
             .and_then(|number| function_key(number, modifiers))
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn program_requesting_unambiguous_keys_gets_them() {
+    fn kitty_keyboard_mode_sends_unambiguous_keys() {
         let kitty = |name| String::from_utf8(key(name, Modes::default(), true).unwrap()).unwrap();
         assert_eq!(kitty("escape"), "\x1b[27u");
         assert_eq!(kitty("ctrl-c"), "\x1b[99;5u");
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_key_is_named_and_known_ones_are_listed() {
+    fn unknown_key_error_lists_the_known_keys() {
         let error = key("hyper-q", Modes::default(), false).unwrap_err().to_string();
         assert!(error.starts_with("'hyper-q' is not a key; keys are"), "{error}");
         assert!(key("f13", Modes::default(), false).is_err());

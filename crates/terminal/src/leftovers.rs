@@ -58,10 +58,10 @@ const ALTERNATE_SCREEN_MODES: [u16; 3] = [47, 1047, 1049];
 pub(crate) struct Leftovers {
     /// A bit for each of [`MODES`].
     modes: u32,
-    inserts: bool,
+    insert_mode: bool,
     keypad: bool,
-    characters: bool,
-    shifted: bool,
+    other_charset: bool,
+    shifted_out: bool,
     margins: bool,
     other_keys: bool,
 }
@@ -78,32 +78,33 @@ impl Leftovers {
         }
     }
 
-    pub(crate) fn insert(&mut self, on: bool) {
-        self.inserts = on;
+    /// Records insert mode (IRM).
+    pub(crate) fn record_insert(&mut self, on: bool) {
+        self.insert_mode = on;
     }
 
     /// Records DECKPAM or DECKPNM.
-    pub(crate) fn keypad(&mut self, on: bool) {
+    pub(crate) fn record_keypad(&mut self, on: bool) {
         self.keypad = on;
     }
 
     /// Records the character set for letters: true for a set other than ASCII.
-    pub(crate) fn characters(&mut self, other: bool) {
-        self.characters = other;
+    pub(crate) fn record_charset(&mut self, other: bool) {
+        self.other_charset = other;
     }
 
     /// Records SO (true) or SI.
-    pub(crate) fn shift(&mut self, out: bool) {
-        self.shifted = out;
+    pub(crate) fn record_shift(&mut self, out: bool) {
+        self.shifted_out = out;
     }
 
     /// Records a scroll region (true) or its removal.
-    pub(crate) fn margins(&mut self, set: bool) {
+    pub(crate) fn record_margins(&mut self, set: bool) {
         self.margins = set;
     }
 
     /// Records modifyOtherKeys.
-    pub(crate) fn other_keys(&mut self, on: bool) {
+    pub(crate) fn record_other_keys(&mut self, on: bool) {
         self.other_keys = on;
     }
 
@@ -128,10 +129,10 @@ impl Leftovers {
             }
         }
         for (is_left, sequence) in [
-            (self.inserts, "\x1b[4l"),
+            (self.insert_mode, "\x1b[4l"),
             (self.keypad, "\x1b>"),
-            (self.characters, "\x1b(B"),
-            (self.shifted, "\x0f"),
+            (self.other_charset, "\x1b(B"),
+            (self.shifted_out, "\x0f"),
             (self.other_keys, "\x1b[>4;0m"),
             (self.margins, "\x1b[r"),
         ] {

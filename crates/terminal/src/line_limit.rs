@@ -69,7 +69,11 @@ mod tests {
         assert!(error.contains("put the text in a file"), "{error}");
         let error = LineTooLong { bytes: 1500, relay: None, max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) }.to_string();
         assert!(error.contains("the 1000 that the line editor of busybox takes, and"), "{error}");
-        let far = LineTooLong { bytes: 1500, relay: Some("ssh".to_owned()), max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) };
-        assert!(far.to_string().contains("of busybox takes, which may read behind 'ssh', and"), "{far}");
+        let relayed_error =
+            LineTooLong { bytes: 1500, relay: Some("ssh".to_owned()), max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) };
+        assert!(
+            relayed_error.to_string().contains("of busybox takes, which may read behind 'ssh', and"),
+            "{relayed_error}"
+        );
     }
 }

@@ -14,7 +14,7 @@ const WIDE_FILLER: char = '\0';
 /// Filler of the columns of a tab after its first column.
 const TAB_FILLER: char = '\x01';
 
-/// Returns `text` with the final content of every line, without trailing blanks.
+/// Returns `text` with the final content of every line, without trailing spaces.
 #[must_use]
 pub fn settled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -133,7 +133,7 @@ impl RenderedLine {
         self.combining.push((column, character));
     }
 
-    /// Returns the text of a range of columns, with blanks after the end of the line and for half of a wide character.
+    /// Returns the text of a range of columns, with spaces after the end of the line and for half of a wide character.
     pub(crate) fn text_in_columns(&self, columns: std::ops::Range<usize>) -> String {
         let mut out = String::with_capacity(columns.len());
         let mut column = columns.start;
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(settled("a漢\x08b"), "a b");
         assert_eq!(settled("e\u{301}x\x08\x08o"), "ox");
         assert_eq!(settled("a\tb\rA"), "A\tb");
-        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab overwrites nothing");
+        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab moves the cursor and overwrites nothing");
         assert_eq!(settled("a\tb\x08\x08\x08xy"), "a     xyb");
     }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn shorter_text_leaves_the_rest_of_a_longer_one() {
+    fn shorter_text_overwrites_only_the_start_of_a_line() {
         assert_eq!(settled("abcdef\rxy"), "xycdef");
     }
 
@@ -207,19 +207,19 @@ mod tests {
     }
 
     #[test]
-    fn backspaces_move_back_and_blanks_erase() {
+    fn backspaces_move_back_and_spaces_erase() {
         assert_eq!(settled("lx\x08 \x08s\n"), "ls\n");
         assert_eq!(settled("\x08\x08a"), "a");
     }
 
     #[test]
-    fn printed_text_keeps_its_blanks_and_end() {
+    fn as_printed_keeps_trailing_spaces() {
         assert_eq!(as_printed("a  \n\n\tb "), "a  \n\n\tb ");
         assert_eq!(as_printed("get:  10%\rget: 100%\nno end"), "get: 100%\nno end");
     }
 
     #[test]
-    fn trailing_blanks_are_cut_and_empty_lines_kept() {
+    fn trailing_spaces_are_cut_and_empty_lines_kept() {
         assert_eq!(settled("a  \n\n  b \n"), "a\n\n  b\n");
     }
 }

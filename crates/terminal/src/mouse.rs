@@ -115,14 +115,14 @@ mod tests {
         assert_eq!(bytes(MouseAction::Drag(1), sgr(MouseReports::Drags)), "\x1b[<33;5;10M");
         assert_eq!(bytes(MouseAction::Move, sgr(MouseReports::Drags)), "");
         assert_eq!(bytes(MouseAction::Move, sgr(MouseReports::Moves)), "\x1b[<35;5;10M");
-        assert_eq!(bytes(MouseAction::Press(9), buttons), "", "there are three buttons");
-        let held = MouseInput { ctrl: true, shift: true, ..at(MouseAction::Press(0)) };
-        assert_eq!(mouse(held, buttons), b"\x1b[<20;5;10M");
+        assert_eq!(bytes(MouseAction::Press(9), buttons), "", "the button is 0, 1 or 2");
+        let drag = MouseInput { ctrl: true, shift: true, ..at(MouseAction::Press(0)) };
+        assert_eq!(mouse(drag, buttons), b"\x1b[<20;5;10M");
         let old = Modes { mouse: MouseReports::Buttons, ..Modes::default() };
         assert_eq!(bytes(MouseAction::Press(1), old), "\x1b[M!%*");
         assert_eq!(bytes(MouseAction::Release(1), old), "\x1b[M#%*");
-        let far = MouseInput { col: 300, ..at(MouseAction::Press(0)) };
-        assert_eq!(mouse(far, old), b"");
+        let distant = MouseInput { col: 300, ..at(MouseAction::Press(0)) };
+        assert_eq!(mouse(distant, old), b"");
     }
 
     #[test]

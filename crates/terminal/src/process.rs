@@ -2,7 +2,7 @@
 //! remaining processes.
 
 mod child;
-mod look;
+mod inspect;
 mod orphans;
 mod piped;
 mod pty;
@@ -12,9 +12,9 @@ mod tree;
 
 pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
-pub(crate) use look::{
-    InputState, ProcessImage, folder_of, has_signal_handler, input_state, is_multiplexer, is_relay, name_of,
-    name_of_group, program_of, reader_of_group, takes_entries,
+pub(crate) use inspect::{
+    InputState, ProcessImage, executable_name, group_name, group_reader, has_signal_handler, input_state,
+    is_multiplexer, is_relay, process_name, reads_prompt_entries, working_directory,
 };
 pub(crate) use orphans::Orphans;
 pub use piped::{Piped, PipedSpec, ProcessEnd, Programs, Stdin};

@@ -471,13 +471,13 @@ pub(crate) fn unfinished_line_bytes(line: &str, cols: u16) -> usize {
 mod tests {
     use super::*;
 
-    fn learned(row: &str) -> LearnedPrompt {
+    fn learn_prompt(row: &str) -> LearnedPrompt {
         let program = (row == "> ").then_some("node");
         LearnedPrompt::learn(row, program).unwrap_or_else(|| panic!("{row:?} is a prompt"))
     }
 
     #[test]
-    fn prompts_are_learned_and_recognised_again() {
+    fn learned_prompts_are_recognised() {
         let prompts = [
             (">>> ", ">>> "),
             ("In [1]: ", "In [23]: "),
@@ -504,7 +504,7 @@ mod tests {
         ];
         for (first, next) in prompts {
             assert_eq!(
-                learned(first).classify_row(next),
+                learn_prompt(first).classify_row(next),
                 RowKind::Prompt { output_bytes: 0 },
                 "{first:?} and {next:?}"
             );
@@ -512,10 +512,10 @@ mod tests {
     }
 
     #[test]
-    fn output_without_newline_is_before_the_prompt() {
+    fn output_without_newline_precedes_the_prompt() {
         for prompt in [">>> ", "$ ", "(gdb) ", "ana@box:~$ ", "sqlite> "] {
             assert_eq!(
-                learned(prompt).classify_row(&format!("done{prompt}")),
+                learn_prompt(prompt).classify_row(&format!("done{prompt}")),
                 RowKind::Prompt { output_bytes: 4 },
                 "{prompt:?}"
             );
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_of_an_entry_is_requested_in_each_programs_way() {
+    fn continuation_prompts_are_recognised() {
         let rows = [
             (">>> ", "... "),
             ("In [1]: ", "   ...: "),
@@ -537,18 +537,18 @@ mod tests {
             ("(gdb) ", ">"),
         ];
         for (prompt, row) in rows {
-            assert_eq!(learned(prompt).classify_row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
+            assert_eq!(learn_prompt(prompt).classify_row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
         }
     }
 
     #[test]
-    fn text_is_typed_by_entry_and_empty_line_as_entry_is_refused() {
-        let lines = |prompt: &str, text: &str| learned(prompt).split_entries(text);
+    fn text_is_split_into_entries() {
+        let lines = |prompt: &str, text: &str| learn_prompt(prompt).split_entries(text);
         assert_eq!(lines(">>> ", "if a:\n  b\n\n  c\nd").unwrap(), ["if a:\n  b\n \n  c", "d"]);
         for prompt in ["$ ", "> ", "sqlite> ", "postgres=# ", "irb(main):001:0> "] {
             assert_eq!(lines(prompt, "a\n\nb").unwrap(), ["a", "", "b"], "{prompt:?}");
         }
-        let splits = |prompt: &str, text: &str| learned(prompt).splits_at_empty_line(text).is_some();
+        let splits = |prompt: &str, text: &str| learn_prompt(prompt).splits_at_empty_line(text).is_some();
         for (prompt, text, expected) in [
             (">>> ", "if a:\n  b\n\n  c\nd", true),
             (">>> ", "if a:\n  b\n\nelse:\n  c", true),
@@ -571,12 +571,12 @@ mod tests {
     }
 
     #[test]
-    fn rest_of_an_entry_is_typed_at_a_continuation_row() {
+    fn entry_continues_at_a_continuation_prompt() {
         for (prompt, row) in [("$ ", "> "), ("box% ", "heredoc> "), ("ftp> ", "+ "), ("lua> ", ">> ")] {
-            assert!(learned(prompt).may_continue(row), "{row:?}");
+            assert!(learn_prompt(prompt).may_continue(row), "{row:?}");
         }
         for row in ["", "Name: ", "Continue? [y/N] ", "total 12"] {
-            assert!(!learned("$ ").may_continue(row), "{row:?}");
+            assert!(!learn_prompt("$ ").may_continue(row), "{row:?}");
         }
     }
 
@@ -604,7 +604,7 @@ mod tests {
         for (prompt, row) in
             [(">>> ", "Name: "), ("$ ", "total 12"), ("(gdb) ", "--Type <RET> for more--"), ("$ ", "# ")]
         {
-            assert_eq!(learned(prompt).classify_row(row), RowKind::Other, "{prompt:?} and {row:?}");
+            assert_eq!(learn_prompt(prompt).classify_row(row), RowKind::Other, "{prompt:?} and {row:?}");
         }
     }
 
@@ -616,13 +616,13 @@ mod tests {
         assert_eq!(unfinished_line_bytes(&fill("100%"), 80), 4);
         let steps = |output: &str| format!("{output}⏎{}\x08\x08\x08⏎ \r\r{output}⏎ box ~# ", " ".repeat(79));
         assert_eq!(unfinished_line_bytes(&steps("abc"), 80), 3);
-        assert_eq!(unfinished_line_bytes("50%\r100%\rbox% ", 80), 0, "a progress bar");
+        assert_eq!(unfinished_line_bytes("50%\r100%\rbox% ", 80), 0, "a progress bar is not an unfinished line");
         assert_eq!(unfinished_line_bytes("box% ", 80), 0);
     }
 
     #[test]
     fn line_editor_drawings_are_not_output() {
-        let prompt = learned("In [2]: ");
+        let prompt = learn_prompt("In [2]: ");
         let drawn = "In [2]: for i in x:\n   ...:     print(i)\n   ...:\n0\n1\n";
         assert_eq!(&drawn[prompt.redrawn_entry(drawn, "for i in x:\n    print(i)")..], "0\n1\n");
         for (drawn, typed, output) in [
@@ -634,8 +634,8 @@ mod tests {
         ] {
             assert_eq!(&drawn[prompt.redrawn_entry(drawn, typed)..], output, "{drawn:?}");
         }
-        let python = learned(">>> ");
-        assert_eq!(python.redrawn_entry("\n>>> 1\n", "1"), 0, "an empty line of output");
+        let python = learn_prompt(">>> ");
+        assert_eq!(python.redrawn_entry("\n>>> 1\n", "1"), 0, "an empty line of output is not an entry");
         let drawn = "... x = 1\n...     \n>>> print(x)\n... \n... 1\n... \n";
         assert_eq!(&drawn[python.drawn_entry_rows(drawn, "x = 1\nprint(x)")..], "... 1\n... \n");
         let outputs = [
@@ -651,12 +651,12 @@ mod tests {
             assert_eq!(trimmed, expected, "{output:?}");
         }
         let mut output = "$\n\n".to_owned();
-        learned("$ ").trim_prompt(&mut output);
-        assert_eq!(output, "$\n\n", "a line of output may be anything");
+        learn_prompt("$ ").trim_prompt(&mut output);
+        assert_eq!(output, "$\n\n", "other programs may print such a line");
     }
 
     #[test]
-    fn calculator_shows_no_prompt() {
+    fn calculator_has_no_prompt() {
         let silent = LearnedPrompt::learn("", Some("bc")).unwrap();
         assert_eq!(silent.classify_row(""), RowKind::Prompt { output_bytes: 0 });
         assert_eq!(silent.classify_row("12"), RowKind::Other);
@@ -666,10 +666,10 @@ mod tests {
     #[test]
     fn shell_lines_are_typed_only_at_shell_prompts() {
         for prompt in ["$ ", "# ", "ana@box:~$ ", "box% ", "ana@box ~> ", "/ # "] {
-            assert!(learned(prompt).may_be_shell(), "{prompt:?}");
+            assert!(learn_prompt(prompt).may_be_shell(), "{prompt:?}");
         }
         for prompt in [">>> ", "> ", "sqlite> ", "postgres=# ", "postgres=> ", "(gdb) ", "ftp> ", "In [3]: "] {
-            assert!(!learned(prompt).may_be_shell(), "{prompt:?}");
+            assert!(!learn_prompt(prompt).may_be_shell(), "{prompt:?}");
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn takes_single_statements(program: &str) -> bool {
 }
 
 /// Splits a text into statements to type, without the empty line that ends a block. An empty line inside a block
-/// becomes a line with one blank, which does not end the block.
+/// becomes a line with one space, which does not end the block.
 pub(crate) fn statements(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut statements: Vec<String> = Vec::new();
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python_with_single_statements_is_known_by_its_name() {
+    fn old_python_is_recognised_by_its_version() {
         for (program, is_single) in [
             ("python2.7", true),
             ("python2", true),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_divided_into_statements() {
+    fn text_is_split_into_statements() {
         let cases: &[(&str, &[&str])] = &[
             ("print(1)", &["print(1)"]),
             ("a = 1\nb = 2\n\nc", &["a = 1", "b = 2", "c"]),

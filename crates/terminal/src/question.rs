@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn prompts_and_questions_differ_from_output() {
-        let asks = [
+        let questions = [
             "user@host:~$ ",
             "root@host:/# ",
             "host% ",
@@ -57,11 +57,11 @@ mod tests {
             "~/src ❯ ",
             "(y/n):",
         ];
-        let silent = ["", "   ", "Compiling serde v1.0", "42%", " 42% ", "Reading package lists...", "done", "$      "];
-        for row in asks {
+        let output = ["", "   ", "Compiling serde v1.0", "42%", " 42% ", "Reading package lists...", "done", "$      "];
+        for row in questions {
             assert!(looks_like_question(row), "{row:?}");
         }
-        for row in silent {
+        for row in output {
             assert!(!looks_like_question(row), "{row:?}");
         }
     }

@@ -209,18 +209,18 @@ mod tests {
             before in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..30),
             after in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..20),
         ) {
-            let mut whole = Replay::new(SIZE);
+            let mut original = Replay::new(SIZE);
             for piece in before {
-                whole.draw(piece);
+                original.draw(piece);
             }
-            if let Some(keyframe) = whole.keyframe() {
-                let mut again = Replay::new(SIZE);
-                again.draw(&keyframe);
-                prop_assert_eq!(shown_screen(&again), shown_screen(&whole));
+            if let Some(keyframe) = original.keyframe() {
+                let mut resumed = Replay::new(SIZE);
+                resumed.draw(&keyframe);
+                prop_assert_eq!(shown_screen(&resumed), shown_screen(&original));
                 for piece in after {
-                    again.draw(piece);
-                    whole.draw(piece);
-                    prop_assert_eq!(shown_screen(&again), shown_screen(&whole), "{:?}", piece);
+                    resumed.draw(piece);
+                    original.draw(piece);
+                    prop_assert_eq!(shown_screen(&resumed), shown_screen(&original), "{:?}", piece);
                 }
             }
         }

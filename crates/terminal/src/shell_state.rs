@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::integration::Kind;
 
-/// Random keys of the hashes, so that no program can construct two texts with the same hash.
+/// Random keys of the hashes, so that no program can construct a hash collision.
 static HASH_STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Maximum number of named differences. A count replaces the others.
@@ -176,8 +176,8 @@ impl ShellState {
 
     fn add_traps(&mut self, text: &str) {
         self.add("traps", "", text);
-        let listed = text.lines().filter(|line| line.starts_with("trap -- ") && *line != ZSH_INTEGRATION_TRAP);
-        self.traps.extend(listed.filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned())));
+        let user_traps = text.lines().filter(|line| line.starts_with("trap -- ") && *line != ZSH_INTEGRATION_TRAP);
+        self.traps.extend(user_traps.filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned())));
     }
 
     /// Returns the signals and events of the user's traps, at most [`MAX_TRAPS`].
@@ -208,9 +208,9 @@ impl OpenFiles {
     const MAX_DESCRIPTOR: u32 = 9;
 
     /// Reads the open files of a process that its commands inherit.
-    pub(crate) fn of_process(pid: i32) -> Self {
-        let listed = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pub(crate) fn read(pid: i32) -> Self {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         Self(numbers.filter_map(|number| Some((number, Self::describe_file(pid, number)?))).collect())
     }
 
@@ -529,7 +529,7 @@ fn has_hook_code(name: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of_bash(variables: &str, functions: &str, traps: &str) -> ShellState {
+    fn bash_state(variables: &str, functions: &str, traps: &str) -> ShellState {
         let answer = format!(
             "options\0himBHs\0aliases\0alias ll='ls -l'\n\0functions\0{functions}\0variables\0{variables}\0end\0\0"
         );
@@ -538,20 +538,23 @@ mod tests {
 
     #[test]
     fn differences_are_named_after_the_change() {
-        let before = of_bash("declare -x A=\"1\"\ndeclare -- B=\"x\ny\"\n", "make () \n{ \n    :\n}\n", "");
+        let before = bash_state("declare -x A=\"1\"\ndeclare -- B=\"x\ny\"\n", "make () \n{ \n    :\n}\n", "");
         assert_eq!(before.difference(&before), None);
-        let after =
-            of_bash("declare -- A=\"1\"\ndeclare -- B=\"x\nz\"\ndeclare -i C=\"1\"\n", "make () \n{ \n    rm\n}\n", "");
+        let after = bash_state(
+            "declare -- A=\"1\"\ndeclare -- B=\"x\nz\"\ndeclare -i C=\"1\"\n",
+            "make () \n{ \n    rm\n}\n",
+            "",
+        );
         assert_eq!(before.difference(&after).unwrap(), "function make, variable A, variable B, variable C");
         let many: String = (0..9).map(|number| format!("declare -- V{number}=\"\"\n")).collect();
         assert_eq!(
-            of_bash("", "", "").difference(&of_bash(&many, "", "")).unwrap(),
+            bash_state("", "", "").difference(&bash_state(&many, "", "")).unwrap(),
             "variable V0, variable V1, variable V2, variable V3, variable V4 and 4 more"
         );
     }
 
     #[test]
-    fn variable_changed_by_the_prompt_is_not_a_difference() {
+    fn variables_changed_by_the_prompt_are_ignored() {
         let state = |count: u8, other: u8| {
             let answer = format!("variable n\0{count}\0variable m\0{other}\0varies n\0\0end\0\0");
             ShellState::parse(answer.as_bytes(), None).unwrap()
@@ -562,24 +565,26 @@ mod tests {
 
     #[test]
     fn volatile_values_are_ignored_but_bash_startup_files_are_not() {
-        let before = of_bash("declare -- RANDOM=\"1\"\ndeclare -x BASH_ENV=\"\"\ndeclare -- _p9k__x=\"1\"\n", "", "");
-        let after = of_bash("declare -- RANDOM=\"2\"\ndeclare -x BASH_ENV=\"/tmp/x\"\ndeclare -- PS1=\"2\"\n", "", "");
+        let before =
+            bash_state("declare -- RANDOM=\"1\"\ndeclare -x BASH_ENV=\"\"\ndeclare -- _p9k__x=\"1\"\n", "", "");
+        let after =
+            bash_state("declare -- RANDOM=\"2\"\ndeclare -x BASH_ENV=\"/tmp/x\"\ndeclare -- PS1=\"2\"\n", "", "");
         assert_eq!(before.difference(&after).unwrap(), "variable BASH_ENV");
     }
 
     #[test]
     fn traps_are_compared_and_named() {
-        let (none, usr1) = (of_bash("", "", ""), of_bash("", "", "trap -- 'make() { rm x; }' SIGUSR1\n"));
+        let (none, usr1) = (bash_state("", "", ""), bash_state("", "", "trap -- 'make() { rm x; }' SIGUSR1\n"));
         assert_eq!((none.traps(), usr1.traps()), (Vec::new(), vec!["SIGUSR1".to_owned()]));
         assert_eq!(none.difference(&usr1).unwrap(), "traps");
         let zsh =
             |text: &str| ShellState::parse(format!("function TRAPUSR1\0{text}\0end\0\0").as_bytes(), None).unwrap();
         assert_eq!(zsh("rm x").traps(), ["USR1"]);
-        assert!(zsh("__steplatch_exchange signal \"$@\"").traps().is_empty(), "the integration's own");
-        let listed =
+        assert!(zsh("__steplatch_exchange signal \"$@\"").traps().is_empty(), "the trap of the integration is ignored");
+        let traps =
             |text: &str| ShellState::parse(format!("traps\0{text}\n\0end\0\0").as_bytes(), None).unwrap().traps();
-        assert!(listed(ZSH_INTEGRATION_TRAP).is_empty());
-        assert_eq!(listed("trap -- '__steplatch_exchange parameters \"$@\"; evil' USR1"), ["USR1"]);
+        assert!(traps(ZSH_INTEGRATION_TRAP).is_empty());
+        assert_eq!(traps("trap -- '__steplatch_exchange parameters \"$@\"; evil' USR1"), ["USR1"]);
     }
 
     #[test]
@@ -600,7 +605,7 @@ mod tests {
             (format!("declare -a PROMPT_COMMAND=([1]=\":\" {hook})"), None),
             (format!("declare -a PROMPT_COMMAND=([1]=\"evil\" {hook})"), Some("PROMPT_COMMAND")),
         ] {
-            let traps = of_bash(&format!("{variable}\n"), "", "").traps();
+            let traps = bash_state(&format!("{variable}\n"), "", "").traps();
             assert_eq!(traps.first().map(String::as_str), name, "{variable}");
         }
         let zsh = |text: &str| ShellState::parse(format!("{text}\0end\0\0").as_bytes(), None).unwrap().traps();
@@ -660,7 +665,7 @@ mod tests {
         assert_eq!(
             state("/none/tool"),
             state(&format!("{bin}/tool")),
-            "zsh looked the program up, and it was removed since"
+            "the path of a removed program is not a difference"
         );
     }
 

@@ -1002,7 +1002,7 @@ impl Terminal {
     async fn read_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
         let input = self.send_request(Request::InputSettings).await?;
         let pid = self.pid;
-        let files = tokio::task::spawn_blocking(move || OpenFiles::of_process(pid)).await.unwrap_or_default();
+        let files = tokio::task::spawn_blocking(move || OpenFiles::read(pid)).await.unwrap_or_default();
         Ok(TerminalSettings { input, files: Some(files) })
     }
 

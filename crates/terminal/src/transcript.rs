@@ -830,7 +830,7 @@ impl Perform for Writer {
                 self.has_returned = true;
             }
             // SO and SI choose a character set.
-            0x0e | 0x0f => self.leftovers.shift(byte == 0x0e),
+            0x0e | 0x0f => self.leftovers.record_shift(byte == 0x0e),
             b'\t' => {
                 let (is_within, has_room) = self.line.move_to_tab(&self.history);
                 self.moved_rows |= !has_room && !self.alternate;
@@ -906,7 +906,7 @@ impl Perform for Writer {
             ([], 'r') => {
                 self.leave_row(ROWS_BEYOND_SCREEN);
                 let bottom = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(0);
-                self.leftovers.margins(params.iter().flatten().any(|&row| row > 0));
+                self.leftovers.record_margins(params.iter().flatten().any(|&row| row > 0));
                 self.set_untracked(REGION, first > 1 || bottom != 0 && bottom < self.rows);
             }
             // SU, SD, IL, DL, CHT, CBT.
@@ -919,7 +919,7 @@ impl Perform for Writer {
                     match mode {
                         Leftovers::INSERT => {
                             self.set_untracked(INSERT, action == 'h');
-                            self.leftovers.insert(action == 'h');
+                            self.leftovers.record_insert(action == 'h');
                         }
                         20 => self.set_untracked(LINE_FEED_NEW_LINE, action == 'h'),
                         _ => {}
@@ -948,7 +948,7 @@ impl Perform for Writer {
             }
             // modifyOtherKeys.
             ([b'>'], 'm') if first == 4 => {
-                self.leftovers.other_keys(params.iter().nth(1).is_some_and(|level| level != [0]));
+                self.leftovers.record_other_keys(params.iter().nth(1).is_some_and(|level| level != [0]));
             }
             // DECSCL is a hard reset, like RIS.
             ([b'"'], 'p') if (61..=65).contains(&first) => self.reset(),
@@ -973,10 +973,10 @@ impl Perform for Writer {
             // RIS.
             ([], b'c') => self.reset(),
             // DECKPAM and DECKPNM.
-            ([], b'=' | b'>') => self.leftovers.keypad(byte == b'='),
+            ([], b'=' | b'>') => self.leftovers.record_keypad(byte == b'='),
             _ => {
                 if intermediates == b"(" {
-                    self.leftovers.characters(byte != b'B');
+                    self.leftovers.record_charset(byte != b'B');
                 }
                 self.pause = Control::escape(intermediates, byte).map(Pause::Control);
                 self.moved_rows |= self.pause.is_some();

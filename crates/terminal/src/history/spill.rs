@@ -37,12 +37,12 @@ impl BlockPosition {
 }
 
 impl Spill {
-    /// Creates an empty file of at most `capacity` bytes in `folder`.
+    /// Creates an empty file of at most `capacity` bytes in `directory`.
     ///
     /// # Errors
-    /// If the folder does not exist or the file cannot be created.
-    pub(crate) fn new(folder: &Path, capacity: usize) -> io::Result<Self> {
-        let file = run_blocking(|| tempfile::tempfile_in(folder))?;
+    /// If the directory does not exist or the file cannot be created.
+    pub(crate) fn new(directory: &Path, capacity: usize) -> io::Result<Self> {
+        let file = run_blocking(|| tempfile::tempfile_in(directory))?;
         Ok(Self { file, capacity: capacity as u64, oldest: 0, next: 0 })
     }
 
@@ -91,7 +91,7 @@ impl Spill {
 
     /// Drops the oldest block, which is at `position`.
     pub(crate) fn drop_oldest(&mut self, position: BlockPosition) {
-        debug_assert_eq!(position.offset, self.oldest, "blocks are dropped in the order of their writing");
+        debug_assert_eq!(position.offset, self.oldest, "blocks are dropped in the order in which they were written");
         self.oldest = position.offset + position.length as u64;
     }
 
@@ -105,13 +105,13 @@ impl Spill {
         is_possible
     }
 
-    /// Used bytes.
+    /// Returns the number of used bytes.
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.next - self.oldest
     }
 
-    /// Bytes that the file takes.
+    /// Returns the size of the file, in bytes.
     #[cfg(test)]
     pub(crate) fn file_length(&self) -> u64 {
         self.file.metadata().map_or(0, |metadata| metadata.len())
@@ -121,19 +121,19 @@ impl Spill {
     #[cfg(test)]
     pub(crate) fn make_full(&mut self) {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-        let memory = memfd_create("full", MemfdFlags::ALLOW_SEALING).expect("a file in memory");
+        let memory = memfd_create("full", MemfdFlags::ALLOW_SEALING).expect("memfd_create succeeds");
         let full = File::from(memory);
         let mut bytes = vec![0; self.file_length() as usize];
-        self.file.read_exact_at(&mut bytes, 0).expect("a file that can be read");
-        full.write_all_at(&bytes, 0).expect("a file that can be written");
-        fcntl_add_seals(&full, SealFlags::GROW).expect("a file that can be sealed");
+        self.file.read_exact_at(&mut bytes, 0).expect("the file is readable");
+        full.write_all_at(&bytes, 0).expect("the file is writable");
+        fcntl_add_seals(&full, SealFlags::GROW).expect("the file can be sealed");
         self.file = full;
     }
 
     /// Makes every read and write fail, like a removed disk.
     #[cfg(test)]
     pub(crate) fn break_down(&mut self) {
-        self.file = File::open("/").expect("a folder, of which no bytes can be read");
+        self.file = File::open("/").expect("the root directory can be opened");
     }
 
     /// Returns the position of a block in the file, and the number of its bytes there. The remaining bytes are at the
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn missing_directory_is_an_error() {
-        assert!(Spill::new(Path::new("/no/such/folder"), 10).is_err());
+        assert!(Spill::new(Path::new("/no/such/directory"), 10).is_err());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,7 @@ pub(crate) fn kind_line(nonce: &str) -> String {
 }
 
 /// Returns the kind of shell that an answer to [`kind_line`] names.
-pub(crate) fn kind_of(answer: &str) -> Kind {
+pub(crate) fn kind_from_answer(answer: &str) -> Kind {
     let mut versions = answer.split(',');
     let mut next = || versions.next().unwrap_or_default().trim();
     let [zsh, bash, fish] = [next(), next(), next()];
@@ -71,20 +71,20 @@ pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
             "__steplatch_aliased=1; \\builtin \\test -o aliases && __steplatch_aliased=0; \\builtin \\setopt no_aliases; \
              \\builtin \\eval "
         }
-        Kind::Fish | Kind::Posix => return frame_with_marks(printf_of(kind), nonce, &statements),
+        Kind::Fish | Kind::Posix => return frame_with_marks(printf_command(kind), nonce, &statements),
     };
-    let statements = quoted(statements, kind).into_string().expect("a quoted text is a text");
-    frame_with_marks(printf_of(kind), nonce, &format!("{without_aliases}{statements}"))
+    let statements = quoted(statements, kind).into_string().expect("quoted UTF-8 is UTF-8");
+    frame_with_marks(printf_command(kind), nonce, &format!("{without_aliases}{statements}"))
 }
 
 /// Returns the line that makes an inner shell run a script of one line and report its output.
 pub(crate) fn script_line(agreed: &IntegrationSession, script: &str) -> String {
     let forget = if agreed.kind == Kind::Bash { "__steplatch_forget; " } else { "" };
-    frame_with_marks(printf_of(agreed.kind), &agreed.nonce, &format!("{forget}{script}"))
+    frame_with_marks(printf_command(agreed.kind), &agreed.nonce, &format!("{forget}{script}"))
 }
 
 /// Returns the command for printf(1) in a shell of this kind: the builtin if it is known to exist.
-fn printf_of(kind: Kind) -> &'static str {
+fn printf_command(kind: Kind) -> &'static str {
     match kind {
         Kind::Bash | Kind::Zsh => "\\builtin \\printf",
         Kind::Fish => "builtin printf",
@@ -222,7 +222,7 @@ mod tests {
             ("", Kind::Posix),
         ];
         for (answer, kind) in answers {
-            assert_eq!(kind_of(answer), kind, "{answer:?}");
+            assert_eq!(kind_from_answer(answer), kind, "{answer:?}");
         }
     }
 

@@ -138,7 +138,7 @@ impl Orphans {
     fn collect(&self, unreaped: &mut BTreeMap<i32, Instant>, grace: Duration) {
         let waited_for = self.waited_for.lock();
         let now = Instant::now();
-        let mut ended = children_of_this_process();
+        let mut ended = own_child_pids();
         ended.retain(|pid| !waited_for.contains(pid) && has_ended(*pid));
         unreaped.retain(|pid, _| ended.contains(pid));
         for pid in ended {
@@ -160,7 +160,7 @@ fn has_ended(child: i32) -> bool {
 }
 
 /// Reads `/proc/self/task/*/children`, see proc_pid_children(5).
-fn children_of_this_process() -> Vec<i32> {
+fn own_child_pids() -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     tasks
         .flatten()

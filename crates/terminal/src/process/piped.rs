@@ -180,7 +180,7 @@ impl Piped {
     /// # Errors
     /// If an earlier wait has returned the exit.
     pub async fn wait(&mut self) -> io::Result<Exit> {
-        let family = self.family.as_ref().ok_or_else(|| io::Error::other("it was waited for before"))?;
+        let family = self.family.as_ref().ok_or_else(|| io::Error::other("the program was waited for before"))?;
         let exit = family.child.wait().await?;
         self.family = None;
         Ok(exit)

@@ -145,7 +145,7 @@ mod tests {
     }
 
     /// Runs a program to its end and returns what it printed.
-    fn printed(program: &Program) -> Result<String, SpawnError> {
+    fn run_for_output(program: &Program) -> Result<String, SpawnError> {
         let (mut reader, output) =
             pipe_with(PipeFlags::CLOEXEC).map(|(reader, output)| (File::from(reader), output)).unwrap();
         let input = File::open("/dev/null").unwrap().into();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn program_is_found_and_executed_like_execvp() {
+    fn program_lookup_follows_execvp() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         let file = |name: &str, text: &str, mode: u32| {
@@ -199,11 +199,11 @@ mod tests {
             let mut program = program(arguments);
             program.folder = home.path().into();
             program.environment = vec![("PATH".into(), folders.clone().into())];
-            let printed = printed(&program).map_err(|error| error.to_string());
+            let printed = run_for_output(&program).map_err(|error| error.to_string());
             assert_eq!(printed.as_deref().map_err(String::as_str), expected, "{arguments:?}");
         }
         let without_path = Program { environment: Vec::new(), ..program(&["echo", "found"]) };
-        assert_eq!(printed(&without_path).unwrap(), "found\n");
+        assert_eq!(run_for_output(&without_path).unwrap(), "found\n");
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let file = home.path().join("file");
         std::fs::write(&file, "").unwrap();
         for folder in [missing, file] {
-            let started = printed(&Program { folder: folder.clone(), ..program(&[TRUE]) });
+            let started = run_for_output(&Program { folder: folder.clone(), ..program(&[TRUE]) });
             assert!(matches!(&started, Err(SpawnError::NoFolder(named)) if *named == folder), "{started:?}");
         }
         let hard = getrlimit(Resource::Nofile).maximum.unwrap();
@@ -226,13 +226,13 @@ mod tests {
             ),
         ];
         for (case, program, number) in cases {
-            match printed(&program) {
+            match run_for_output(&program) {
                 Err(SpawnError::System(error)) => assert_eq!(error.raw_os_error(), Some(number), "{case}"),
                 other => panic!("{case}: {other:?}"),
             }
         }
         for arguments in [["a\0b", ""], [TRUE, "a\0b"]] {
-            match printed(&program(&arguments)) {
+            match run_for_output(&program(&arguments)) {
                 Err(SpawnError::System(error)) => assert_eq!(error.kind(), io::ErrorKind::InvalidInput),
                 other => panic!("{arguments:?}: {other:?}"),
             }
@@ -246,8 +246,11 @@ mod tests {
         rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
         let script = "for number in $(seq 0 300); do [ ! -e /proc/$$/fd/$number ] || echo $number; done";
         // The shell has read the list of numbers by then.
-        assert_eq!(printed(&in_shell(script)).unwrap(), "0\n1\n2\n");
-        assert_eq!(printed(&in_shell("readlink /proc/self/fd/0; echo error >&2")).unwrap(), "/dev/null\nerror\n");
+        assert_eq!(run_for_output(&in_shell(script)).unwrap(), "0\n1\n2\n");
+        assert_eq!(
+            run_for_output(&in_shell("readlink /proc/self/fd/0; echo error >&2")).unwrap(),
+            "/dev/null\nerror\n"
+        );
     }
 
     #[test]
@@ -257,7 +260,7 @@ mod tests {
         let variables = [("A", "first"), ("LINES", "1\n2=3"), ("A", "last"), ("EMPTY", ""), ("A=B", "C")];
         program.environment.extend(variables.map(|(key, value)| (key.into(), value.into())));
         program.environment.extend((0..15).map(|number| (format!("BIG{number}").into(), big.clone().into())));
-        let printed = printed(&program).unwrap();
+        let printed = run_for_output(&program).unwrap();
         let mut found: Vec<&str> = printed.split_terminator('\0').filter(|entry| !entry.starts_with("PATH=")).collect();
         found.retain(|entry| !entry.ends_with(&big));
         assert_eq!(found, ["A=last", "A=B=C", "EMPTY=", "LINES=1\n2=3"]);
@@ -268,19 +271,21 @@ mod tests {
     fn descriptor_limit_is_soft() {
         let hard = getrlimit(Resource::Nofile).maximum.unwrap();
         let limited = Program { descriptors: Some(77), ..in_shell("ulimit -Sn; ulimit -Hn") };
-        assert_eq!(printed(&limited).unwrap(), format!("77\n{hard}\n"));
+        assert_eq!(run_for_output(&limited).unwrap(), format!("77\n{hard}\n"));
     }
 
     #[tokio::test]
     async fn program_leads_its_session_and_the_terminal() {
         // Fields of proc_pid_stat(5) after the name: parent, group, session, terminal, foreground group.
         let script = "read line </proc/$$/stat; set -- ${line##*) }; echo $(($3 == $$)) $(($4 == $$)) $(($5 != 0)) $6";
-        assert_eq!(printed(&in_shell(script)).unwrap(), "1 1 0 -1\n");
+        assert_eq!(run_for_output(&in_shell(script)).unwrap(), "1 1 0 -1\n");
         let (pty, slave) = Pty::open(Size { cols: 80, rows: 24 }).unwrap();
         let pid = spawn(&in_shell(&format!("{script}; read line </dev/tty")), Streams::Terminal(slave)).unwrap();
         let mut buffer = [0; 200];
         pty.readable().await.unwrap();
-        let crate::process::Read::Bytes(length) = pty.read(&mut buffer).unwrap() else { panic!("nothing was printed") };
+        let crate::process::Read::Bytes(length) = pty.read(&mut buffer).unwrap() else {
+            panic!("the program printed nothing")
+        };
         let number = pid.as_raw_nonzero();
         assert_eq!(String::from_utf8_lossy(&buffer[..length]), format!("1 1 1 {number}\r\n"));
         assert_eq!(pty.foreground(), Some(pid));
@@ -289,15 +294,15 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_starts_do_not_disturb_each_other() {
+    fn concurrent_starts_are_independent() {
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 scope.spawn(move || {
                     for round in 0..25 {
                         let name = format!("{thread}-{round}");
-                        let missing = printed(&program(&[&format!("no-{name}")]));
+                        let missing = run_for_output(&program(&[&format!("no-{name}")]));
                         assert!(matches!(missing, Err(SpawnError::NotFound(named)) if named == format!("no-{name}")));
-                        assert_eq!(printed(&program(&["echo", &name])).unwrap(), format!("{name}\n"));
+                        assert_eq!(run_for_output(&program(&["echo", &name])).unwrap(), format!("{name}\n"));
                     }
                 });
             }
@@ -305,11 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn inaccessible_directory_is_not_blamed_on_the_program() {
+    fn inaccessible_directory_is_reported_as_such() {
         let home = tempfile::tempdir().unwrap();
         // Longer than the kernel permits, with a different error than a missing directory.
         let folder = home.path().join("x".repeat(256));
-        match printed(&Program { folder, ..program(&[TRUE]) }) {
+        match run_for_output(&Program { folder, ..program(&[TRUE]) }) {
             Err(SpawnError::System(error)) => {
                 assert!(error.to_string().contains("cannot change to the folder"), "{error}");
             }

@@ -103,7 +103,7 @@ pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> 
         )
     };
     let error = io::Error::last_os_error();
-    set_signal_mask(mask).expect("an earlier mask can be set again");
+    set_signal_mask(mask).expect("the previous mask is valid");
     let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else { return Err(ExecutionError::System(error)) };
     match process.failure {
         None => Ok(pid),

@@ -22,7 +22,7 @@ use super::TERMINAL_VARIABLE;
 use super::orphans::{Claim, OrphanOrigin, Orphans, Ticks};
 use super::system::register_with_reactor;
 
-/// A process that did not end.
+/// A process that did not exit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
     /// The process id.
@@ -39,7 +39,7 @@ struct Process {
     session: i32,
     name: String,
     start_time: Ticks,
-    /// True if it has ended and its parent has not reaped it.
+    /// True if the process has exited and its parent has not reaped it.
     ended: bool,
 }
 
@@ -162,8 +162,8 @@ async fn find_family(
     orphan_matcher: Option<&OrphanMatcher>,
 ) -> TerminalProcesses {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
-    let looked_up = tokio::task::spawn_blocking(processes).await;
-    let mut processes = looked_up.unwrap_or_default();
+    let lookup = tokio::task::spawn_blocking(processes).await;
+    let mut processes = lookup.unwrap_or_default();
     let mut doubtful = BTreeMap::new();
     if let Some(orphan_matcher) = orphan_matcher {
         for (&pid, process) in processes.iter().filter(|(pid, process)| {
@@ -171,7 +171,7 @@ async fn find_family(
                 && process.parent == own_pid()
                 && orphan_matcher.orphans.includes(**pid)
                 && !is_marked(**pid)
-                && !serves_others(**pid, &process.name)
+                && !is_own_server(**pid, &process.name)
         }) {
             match orphan_matcher.origin.claim(process.start_time) {
                 Claim::No => {}
@@ -181,7 +181,7 @@ async fn find_family(
         }
     }
     // Exclude daemons started within the terminal, because they serve other terminals too.
-    processes.retain(|pid, process| !serves_others(*pid, &process.name));
+    processes.retain(|pid, process| !is_own_server(*pid, &process.name));
     let members = members(&processes, leader, known, |pid| has_mark(pid, &mark));
     processes.retain(|pid, process| members.contains(pid) && !process.ended);
     doubtful.retain(|pid, _| !processes.contains_key(pid));
@@ -190,7 +190,7 @@ async fn find_family(
 
 /// Returns whether a process is a daemon or a terminal host of this product, which serves more than one terminal. A
 /// process can choose its name and arguments, so it must also execute our program.
-fn serves_others(pid: i32, name: &str) -> bool {
+fn is_own_server(pid: i32, name: &str) -> bool {
     const OURS: &str = "steplatch";
     name == OURS
         && executes_our_program(pid)
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn stranger_with_a_reused_leader_number_is_left_alone() {
+    fn reused_leader_pid_is_not_a_member() {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
         let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), is_reaped: true };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);

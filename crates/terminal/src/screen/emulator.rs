@@ -234,7 +234,7 @@ impl Screen for Emulator {
         let grid = self.page.term().grid();
         let above = i32::try_from(grid.history_size().min(above)).unwrap_or(i32::MAX);
         let width = usize::from(self.size.cols);
-        let shown = |row: i32| {
+        let visible_rows = |row: i32| {
             let cells = &grid[Line(row)][Column(0)..Column(width)];
             let is_wrapped = cells.last().is_some_and(|last| last.flags.contains(Flags::WRAPLINE));
             let mut text = String::new();
@@ -245,7 +245,7 @@ impl Screen for Emulator {
             }
             (text, is_wrapped)
         };
-        (-above..i32::from(self.size.rows)).map(shown).collect()
+        (-above..i32::from(self.size.rows)).map(visible_rows).collect()
     }
 
     fn ansi(&self) -> String {
@@ -330,7 +330,7 @@ pub(super) fn push_cell(out: &mut String, cell: &Cell) {
 mod tests {
     use super::*;
 
-    fn shown(cols: u16, rows: u16, bytes: &[u8]) -> Emulator {
+    fn screen_after(cols: u16, rows: u16, bytes: &[u8]) -> Emulator {
         let mut screen = Emulator::new(Size { cols, rows });
         screen.feed(bytes);
         screen
@@ -338,14 +338,14 @@ mod tests {
 
     #[test]
     fn rows_are_cut_at_the_right_and_at_the_bottom() {
-        let screen = shown(10, 4, b"a  \r\n\r\n  b   \r\n");
+        let screen = screen_after(10, 4, b"a  \r\n\r\n  b   \r\n");
         assert_eq!(screen.text(), "a\n\n  b");
         assert_eq!([0, 1, 2, 3, 4].map(|row| screen.row(row)), ["a", "", "  b", "", ""]);
     }
 
     #[test]
     fn scrolled_rows_are_above_the_screen_rows() {
-        let screen = shown(10, 2, b"a\r\n\x1b[31mb\x1b[m\r\nc\r\nd");
+        let screen = screen_after(10, 2, b"a\r\n\x1b[31mb\x1b[m\r\nc\r\nd");
         let texts = |picture: Picture| -> Vec<String> {
             picture.rows.iter().map(|runs| runs.iter().map(|run| run.text.as_str()).collect()).collect()
         };
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn mouse_modes_are_those_set_by_the_program() {
-        let mouse = |bytes: &[u8]| shown(10, 2, bytes).modes();
+        let mouse = |bytes: &[u8]| screen_after(10, 2, bytes).modes();
         assert_eq!(mouse(b""), Modes::default());
         assert_eq!(mouse(b"\x1b[?1000h").mouse, MouseReports::Buttons);
         let vim = mouse(b"\x1b[?1006;1000h\x1b[?1002h");
@@ -368,15 +368,15 @@ mod tests {
 
     #[test]
     fn wide_and_combining_characters_stay_in_their_cells() {
-        let screen = shown(20, 3, "漢字 e\u{301}! 👍|\r\n".as_bytes());
+        let screen = screen_after(20, 3, "漢字 e\u{301}! 👍|\r\n".as_bytes());
         assert_eq!(screen.text(), "漢字 e\u{301}! 👍|");
-        let bar = shown(20, 3, "漢e\u{301}|".as_bytes());
+        let bar = screen_after(20, 3, "漢e\u{301}|".as_bytes());
         assert_eq!(bar.cursor().col, 4);
     }
 
     #[test]
     fn cursor_position_request_is_answered() {
-        let mut screen = shown(20, 5, b"ab\x1b[6n");
+        let mut screen = screen_after(20, 5, b"ab\x1b[6n");
         assert_eq!(screen.take_replies(), b"\x1b[1;3R");
         screen.feed(b"\x1b[c");
         assert_eq!(screen.take_replies(), b"\x1b[?64;6;21;22;28c");
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn soft_reset_keeps_the_text_and_the_cursor() {
-        let mut screen = shown(20, 5, b"one\r\n\x1b[2;4r\x1b[?6h\x1b[?1h\x1b[?25l\x1b[2;3H");
+        let mut screen = screen_after(20, 5, b"one\r\n\x1b[2;4r\x1b[?6h\x1b[?1h\x1b[?25l\x1b[2;3H");
         let before = screen.cursor();
         screen.soft_reset();
         assert_eq!((screen.cursor().row, screen.cursor().col), (before.row, before.col));
@@ -394,21 +394,21 @@ mod tests {
 
     #[test]
     fn excessive_combining_characters_are_removed() {
-        let mut screen = shown(20, 5, format!("a{}", "\u{301}".repeat(1000)).as_bytes());
+        let mut screen = screen_after(20, 5, format!("a{}", "\u{301}".repeat(1000)).as_bytes());
         screen.strip_combining();
         assert_eq!(screen.text(), "a");
     }
 
     #[test]
-    fn endless_keyboard_requests_do_no_harm() {
-        let mut screen = shown(20, 5, b"x");
+    fn endless_keyboard_requests_are_ignored() {
+        let mut screen = screen_after(20, 5, b"x");
         screen.feed(&b"\x1b[>1u".repeat(10_000));
         assert_eq!(screen.text(), "x");
     }
 
     #[test]
-    fn snapshot_looks_the_same_on_another_screen() {
-        let original = shown(
+    fn snapshot_reproduces_the_screen() {
+        let original = screen_after(
             30,
             6,
             "plain \x1b[1;31mred\x1b[0m \x1b[48;2;1;2;3m\x1b[4mx\x1b[0m\r\n漢字\x1b[?1049h\x1b[2;5Halt\x1b[?1h"
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn resize_rewraps_lines() {
-        let mut screen = shown(10, 5, b"abcdefgh\r\n$ ");
+        let mut screen = screen_after(10, 5, b"abcdefgh\r\n$ ");
         screen.resize(Size { cols: 4, rows: 5 });
         assert!(screen.text().ends_with("efgh\n$"));
         screen.resize(Size { cols: 10, rows: 5 });

@@ -123,10 +123,10 @@ const MAX_ROW_CHARS: usize = 200;
 pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> {
     let styled = |row: usize| {
         let runs = &picture.rows[row];
-        let (styles, cursor) = (styles_of(runs), cursor_in(picture, row));
+        let (styles, cursor) = (word_styles(runs), cursor_in(picture, row));
         let is_plain = styles.iter().all(|style| style == PLAIN);
         let is_compared = !styles.is_empty() && (!is_plain || cursor.is_some());
-        is_compared.then(|| format!("{}: {}", text_of(runs, cursor), styles.join(", ")))
+        is_compared.then(|| format!("{}: {}", row_text(runs, cursor), styles.join(", ")))
     };
     (rows.start..rows.end.min(picture.rows.len())).filter_map(styled).collect()
 }
@@ -136,7 +136,7 @@ pub(crate) fn row_of_cursor(picture: &Picture, rows: &Range<usize>) -> Option<St
     let cursor = picture.cursor?;
     let row = usize::from(cursor.row);
     let runs = picture.rows.get(row).filter(|_| rows.contains(&row))?;
-    Some(text_of(runs, Some(cursor)))
+    Some(row_text(runs, Some(cursor)))
 }
 
 fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
@@ -145,7 +145,7 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
 
 /// Returns the styles of the words of a row. Punctuation between letters counts as a word, as in `y/n`. A word in
 /// several styles counts once in each.
-fn styles_of(runs: &[Run]) -> Vec<String> {
+fn word_styles(runs: &[Run]) -> Vec<String> {
     let mut styles: Vec<(String, usize)> = Vec::new();
     // The kind of the previous character; `None` after a blank.
     let (mut last_kind, mut end) = (None, 0);
@@ -170,7 +170,7 @@ fn styles_of(runs: &[Run]) -> Vec<String> {
     styles.into_iter().map(name).collect()
 }
 
-fn text_of(runs: &[Run], cursor: Option<CursorCell>) -> String {
+fn row_text(runs: &[Run], cursor: Option<CursorCell>) -> String {
     let mut cells: Vec<char> = Vec::new();
     for run in runs {
         cells.resize(cells.len().max(usize::from(run.col)), ' ');
@@ -193,7 +193,7 @@ fn text_of(runs: &[Run], cursor: Option<CursorCell>) -> String {
     text.trim_matches(is_separator).to_owned()
 }
 
-/// Returns whether a character is a blank or draws a frame or block.
+/// Returns whether a character is a space or draws a frame or block.
 fn is_blank_or_frame(sign: char) -> bool {
     sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign)
 }
@@ -206,7 +206,7 @@ fn is_separator(sign: char) -> bool {
 /// Name of the style of unstyled text.
 const PLAIN: &str = "plain";
 
-/// Returns a style in words.
+/// Returns the name of a style.
 fn style_name(style: &Style) -> String {
     let colour = |colour: Colour| match colour {
         Colour::Default => None,
@@ -291,7 +291,7 @@ mod tests {
         for (style, name) in styles {
             let rows = vec![vec![run(0, "alpha", plain)], vec![run(2, "beta", style)], vec![run(0, "gamma", plain)]];
             assert_eq!(styled_rows(&picture(rows.clone()), 0..3), [format!("beta: {name}")]);
-            assert_eq!(styled_rows(&picture(rows), 0..1), [""; 0], "the row is outside");
+            assert_eq!(styled_rows(&picture(rows), 0..1), [""; 0], "rows outside the range are omitted");
         }
         let bold = Style { bold: true, ..plain };
         let inverse = Style { inverse: true, ..plain };
@@ -321,7 +321,7 @@ mod tests {
                 CursorCell { row: 0, col, wide: false, shape: super::super::CursorShape::default(), colour: None };
             let picture =
                 Picture { cursor: Some(cursor), ..picture(vec![vec![run(0, "Name: shop", plain)], row.clone()]) };
-            assert_eq!(row_of_cursor(&picture, &(1..2)), None, "the row is outside");
+            assert_eq!(row_of_cursor(&picture, &(1..2)), None, "rows outside the range are omitted");
             (styled_rows(&picture, 0..1).concat(), row_of_cursor(&picture, &(0..1)))
         };
         for (col, text) in

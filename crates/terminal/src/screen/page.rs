@@ -351,10 +351,10 @@ impl XtermScreen {
         self.saved_origin[self.screen_index()] = origin;
         let columns = self.columns();
         let parameter = |index: usize| params.get(index).map(|param| usize::from(*param)).filter(|param| *param > 0);
-        let left = parameter(0).unwrap_or(1);
-        let right = parameter(1).unwrap_or(columns).min(columns);
-        if left < right {
-            self.side_margins = Some((left - 1, right - 1));
+        let left_margin = parameter(0).unwrap_or(1);
+        let right_margin = parameter(1).unwrap_or(columns).min(columns);
+        if left_margin < right_margin {
+            self.side_margins = Some((left_margin - 1, right_margin - 1));
             let home = self.home();
             self.move_cursor_to(home.0, home.1);
         }
@@ -656,7 +656,7 @@ impl Handler for XtermScreen {
 
     fn set_hyperlink(&mut self, link: Option<Hyperlink>) {
         // A text that is not an address ends the previous link.
-        let link = link.and_then(|link| self.links.to(&link.uri));
+        let link = link.and_then(|link| self.links.get_or_insert(&link.uri));
         self.term.grid_mut().cursor.template.set_hyperlink(link);
     }
 

@@ -193,7 +193,7 @@ pub(super) fn from_rows<'a>(
         .enumerate()
         .map(|(index, row)| {
             if cursor.visible && index == usize::from(cursor.row) {
-                cursor_cell = cursor_cell_of(row, cursor, shape);
+                cursor_cell = cursor_cell_at(row, cursor, shape);
             }
             runs(row, links)
         })
@@ -208,7 +208,7 @@ pub(super) fn from_rows<'a>(
     }
 }
 
-fn cursor_cell_of(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<CursorCell> {
+fn cursor_cell_at(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<CursorCell> {
     let shape = match shape {
         EmulatedShape::Block | EmulatedShape::HollowBlock => CursorShape::Block,
         EmulatedShape::Underline => CursorShape::Underline,
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(summary(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 3, "e f"), (9, 1, " "), (11, 1, "g")]);
         let bold_red = Style { fg: Colour::Indexed(1), bold: true, ..Style::default() };
         assert_eq!(picture.rows[0][1].style, bold_red);
-        assert_eq!(summary(&picture.rows[1]), [(0, 2, "  ")], "blanks with a ground are seen");
+        assert_eq!(summary(&picture.rows[1]), [(0, 2, "  ")], "spaces with a background are visible");
         assert!(picture.rows[2].is_empty());
     }
 
@@ -354,8 +354,8 @@ mod tests {
 
     #[test]
     fn cursor_covers_a_whole_wide_character() {
-        let shown = picture("漢\x1b[1;2H\x1b[4 q").cursor.unwrap();
-        assert_eq!((shown.row, shown.col, shown.wide, shown.shape), (0, 0, true, CursorShape::Underline));
+        let cursor = picture("漢\x1b[1;2H\x1b[4 q").cursor.unwrap();
+        assert_eq!((cursor.row, cursor.col, cursor.wide, cursor.shape), (0, 0, true, CursorShape::Underline));
         assert_eq!(picture("\x1b[?25l").cursor, None);
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::draft::Draft;
 use crate::integration::{IntegrationSession, Kind};
-use crate::process::{ProcessImage, name_of};
+use crate::process::{ProcessImage, process_name};
 use crate::transcript::Mark;
 
 /// The state of a shell.
@@ -416,7 +416,7 @@ impl Shell {
     /// Records a replacement of the shell by another program, which shows no prompts.
     pub(super) fn record_replacement(&mut self) {
         if self.is_replaced() {
-            self.replaced_by = Some(name_of(self.pid).unwrap_or_default());
+            self.replaced_by = Some(process_name(self.pid).unwrap_or_default());
             self.integration = None;
             self.running = false;
             self.sent = false;

@@ -22,8 +22,8 @@ impl XtermScreen {
 
     /// Returns the target column of a carriage return. A cursor left of the left margin stays left of it.
     pub(super) fn line_start(&self) -> usize {
-        let left = self.left_and_right().0;
-        if self.cursor_position().1 < left && !self.origin() { 0 } else { left }
+        let left_margin = self.left_and_right().0;
+        if self.cursor_position().1 < left_margin && !self.origin() { 0 } else { left_margin }
     }
 
     /// Moves back to the left margin at most, or to previous lines with reverse wraparound.

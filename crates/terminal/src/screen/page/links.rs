@@ -32,7 +32,7 @@ pub(in crate::screen) struct Links {
 
 impl Links {
     /// Returns the link to an address, for cells. `None` if the address is not accepted.
-    pub(super) fn to(&mut self, address: &str) -> Option<Hyperlink> {
+    pub(super) fn get_or_insert(&mut self, address: &str) -> Option<Hyperlink> {
         if !is_link_address(address) {
             return None;
         }
@@ -99,10 +99,11 @@ mod tests {
     #[test]
     fn newest_addresses_are_known_within_limits() {
         let mut links = Links::default();
-        let first = links.to("https://example.org/0").unwrap();
-        assert_eq!(links.to("https://example.org/0").unwrap(), first);
+        let first = links.get_or_insert("https://example.org/0").unwrap();
+        assert_eq!(links.get_or_insert("https://example.org/0").unwrap(), first);
         for number in 0..5000 {
-            let link = links.to(&format!("https://example.org/{number}/{}", "x".repeat(number % 1500))).unwrap();
+            let link =
+                links.get_or_insert(&format!("https://example.org/{number}/{}", "x".repeat(number % 1500))).unwrap();
             assert!(links.address(&link).unwrap().starts_with(&format!("https://example.org/{number}/")));
             assert!(links.total_bytes <= MAX_TOTAL_BYTES && links.by_number.len() <= MAX_LINKS);
             assert_eq!(links.by_number.len(), links.by_address.len());

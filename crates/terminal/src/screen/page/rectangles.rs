@@ -95,14 +95,14 @@ impl XtermScreen {
     pub(super) fn copy_rectangle(&mut self, params: &[u16]) {
         let Some(source) = self.rectangle(params) else { return };
         let (first_row, first_column) = self.home();
-        let top = first_row + param(params, 5).unwrap_or(1) - 1;
-        let left = first_column + param(params, 6).unwrap_or(1) - 1;
+        let target_row = first_row + param(params, 5).unwrap_or(1) - 1;
+        let target_column = first_column + param(params, 6).unwrap_or(1) - 1;
         let (end_row, end_column) = match self.origin() {
             true => (self.bottom + 1, self.left_and_right().1 + 1),
             false => (self.rows(), self.columns()),
         };
-        let width = source.columns.len().min(end_column.saturating_sub(left));
-        let height = source.rows.len().min(end_row.saturating_sub(top));
+        let width = source.columns.len().min(end_column.saturating_sub(target_column));
+        let height = source.rows.len().min(end_row.saturating_sub(target_row));
         if width == 0 || height == 0 || !self.may_draw(2 * width * height) {
             return;
         }
@@ -110,10 +110,11 @@ impl XtermScreen {
         // Copy all cells first, because source and target may overlap.
         let copied_rows: Vec<_> =
             source.rows.take(height).map(|row| self.term.grid()[line(row)][columns.clone()].to_vec()).collect();
-        for (row, cells) in (top..).zip(&copied_rows) {
-            self.term.grid_mut()[line(row)][Column(left)..Column(left + width)].clone_from_slice(cells);
+        for (row, cells) in (target_row..).zip(&copied_rows) {
+            self.term.grid_mut()[line(row)][Column(target_column)..Column(target_column + width)]
+                .clone_from_slice(cells);
         }
-        self.clear_split_halves_in(top..top + height);
+        self.clear_split_halves_in(target_row..target_row + height);
     }
 
     /// Performs DECCARA or DECRARA. Parameters: the start, the end, and the attributes to change or to reverse. The

@@ -164,10 +164,10 @@ impl XtermScreen {
     /// Performs DECBI: moves a column back, or shifts the region at the left margin.
     pub(super) fn back_index(&mut self) {
         let (row, column) = self.cursor_position();
-        let left = self.left_and_right().0;
-        if column == left {
+        let left_margin = self.left_and_right().0;
+        if column == left_margin {
             if self.is_in_area((row, column)) {
-                self.shift_columns(left, Shift::Right(1));
+                self.shift_columns(left_margin, Shift::Right(1));
             }
         } else {
             self.move_cursor_to(row, column.saturating_sub(1));

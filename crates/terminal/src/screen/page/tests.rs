@@ -9,12 +9,12 @@ use crate::screen::{Emulator, Size};
 use crate::transcript::Transcript;
 
 /// A screen, and the answers that its program received.
-struct Shown {
+struct TestScreen {
     intake: OutputPipeline,
     replies: Vec<u8>,
 }
 
-impl Shown {
+impl TestScreen {
     fn new(cols: u16, rows: u16) -> Self {
         let transcript = Transcript::new(History::new(1 << 20), None);
         Self {
@@ -43,8 +43,8 @@ impl Shown {
     }
 }
 
-fn shown(bytes: &str) -> Shown {
-    Shown::new(10, 5).print(bytes)
+fn print(bytes: &str) -> TestScreen {
+    TestScreen::new(10, 5).print(bytes)
 }
 
 /// Five rows of five letters, `a` to `y`.
@@ -80,7 +80,7 @@ fn margins_bound_moves_on_left_and_right() {
         ("no wrapping", "\x1b[?7l\x1b[3;3H123", "abcde\nfghij\nkl13o\npqrst\nuvwxy"),
     ];
     for (name, bytes, expected) in cases {
-        assert_eq!(shown(&format!("{LETTERS}{MIDDLE}{bytes}")).text(), *expected, "{name}");
+        assert_eq!(print(&format!("{LETTERS}{MIDDLE}{bytes}")).text(), *expected, "{name}");
     }
 }
 
@@ -88,10 +88,10 @@ fn margins_bound_moves_on_left_and_right() {
 fn cursor_stops_at_margins_and_counts_in_origin_mode() {
     let cases: &[(&str, &str, (u16, u16))] = &[
         ("CUU stops at the top", "\x1b[3;3H\x1b[9A", (2, 3)),
-        ("CUU from above goes on", "\x1b[1;3H\x1b[9A", (1, 3)),
+        ("CUU from above passes the margin", "\x1b[1;3H\x1b[9A", (1, 3)),
         ("CUD stops at the bottom", "\x1b[3;3H\x1b[9B", (4, 3)),
         ("CUF stops at the right", "\x1b[3;3H\x1b[9C", (3, 4)),
-        ("CUF from behind goes on", "\x1b[3;5H\x1b[99C", (3, 10)),
+        ("CUF beyond the margin passes it", "\x1b[3;5H\x1b[99C", (3, 10)),
         ("CUB stops at the left", "\x1b[3;3H\x1b[9D", (3, 2)),
         ("HPR does not stop", "\x1b[3;3H\x1b[5a", (3, 8)),
         ("VPR does not stop", "\x1b[3;3H\x1b[9e", (5, 3)),
@@ -107,25 +107,25 @@ fn cursor_stops_at_margins_and_counts_in_origin_mode() {
         ("DECRC turns origin mode off again", "\x1b[1;1H\x1b7\x1b[?6h\x1b8\x1b[5;5H", (5, 5)),
         ("DECSTR", "\x1b[?6h\x1b[!p\x1b[1;1H\x1b[9C", (1, 10)),
         ("turning them off", "\x1b[?69l\x1b[3;3H\x1b[9C", (3, 10)),
-        ("margins that are none", "\x1b[4;2s\x1b[3;3H\x1b[9C", (3, 4)),
+        ("invalid margins", "\x1b[4;2s\x1b[3;3H\x1b[9C", (3, 4)),
     ];
     for (name, bytes, expected) in cases {
-        assert_eq!(shown(&format!("{MIDDLE}{bytes}")).cursor(), *expected, "{name}");
+        assert_eq!(print(&format!("{MIDDLE}{bytes}")).cursor(), *expected, "{name}");
     }
 }
 
 #[test]
 fn setting_margins_does_not_save_the_cursor() {
-    assert_eq!(shown("\x1b[3;3H\x1b7\x1b[?69h\x1b[2;4s\x1b8").cursor(), (3, 3));
-    assert_eq!(shown("\x1b[3;3H\x1b[s\x1b[1;1H\x1b[u").cursor(), (3, 3));
+    assert_eq!(print("\x1b[3;3H\x1b7\x1b[?69h\x1b[2;4s\x1b8").cursor(), (3, 3));
+    assert_eq!(print("\x1b[3;3H\x1b[s\x1b[1;1H\x1b[u").cursor(), (3, 3));
 }
 
 #[test]
 fn lower_margin_and_erasing_above_work_from_any_row() {
     // The emulator's own ED 1 omits the first row when the cursor is on the second, and its DCH clears cells before the
     // cursor.
-    assert_eq!(shown(&format!("{LETTERS}\x1b[2;2H\x1b[1J")).text(), "\n  hij\nklmno\npqrst\nuvwxy");
-    assert_eq!(shown("abcdefghij\x1b[1;8H\x1b[99P").text(), "abcdefg");
+    assert_eq!(print(&format!("{LETTERS}\x1b[2;2H\x1b[1J")).text(), "\n  hij\nklmno\npqrst\nuvwxy");
+    assert_eq!(print("abcdefghij\x1b[1;8H\x1b[99P").text(), "abcdefg");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn rectangles_are_filled_erased_and_copied() {
         ("not on a VT300", "\x1b[63\"pa\x1b[37;1;1;1;1$x", "a"),
     ];
     for (name, bytes, expected) in cases {
-        assert_eq!(shown(&format!("{LETTERS}{bytes}")).text(), *expected, "{name}");
+        assert_eq!(print(&format!("{LETTERS}{bytes}")).text(), *expected, "{name}");
     }
 }
 
@@ -162,17 +162,17 @@ fn erasing_half_a_wide_character_erases_all_of_it() {
         ("\x1b[1;4H\x1b[K", "a漢"),
         ("\x1b[1;1H\x1b[1K", " 漢b"),
     ] {
-        assert_eq!(shown(&format!("a漢b{erase}")).text(), expected, "{erase:?}");
+        assert_eq!(print(&format!("a漢b{erase}")).text(), expected, "{erase:?}");
     }
 }
 
 #[test]
 fn attributes_change_in_a_rectangle_or_along_the_text() {
-    let along = shown(&format!("{LETTERS}\x1b[1;5;2;1;1$r"));
+    let along = print(&format!("{LETTERS}\x1b[1;5;2;1;1$r"));
     let ansi = along.intake.screen.ansi();
     let lines: Vec<_> = ansi.lines().take(2).collect();
     assert_eq!(lines, ["abcd\x1b[0;1me\x1b[m", "\x1b[0;1mf\x1b[0mghij"]);
-    let rectangle = shown("abcde\x1b[2*x\x1b[1;2;1;3;7$t");
+    let rectangle = print("abcde\x1b[2*x\x1b[1;2;1;3;7$t");
     assert_eq!(rectangle.intake.screen.ansi(), "a\x1b[0;7mbc\x1b[0mde");
     let back = rectangle.print("\x1b[1;2;1;3;7$t");
     assert_eq!(back.intake.screen.ansi(), "abcde");
@@ -199,12 +199,12 @@ fn protected_cells_survive_selective_erasing() {
         ("DECSTR in between", "\x1b[1\"qa\x1b[!pb", "\x1b[?2J", ""),
     ];
     for (name, written, erase, expected) in cases {
-        assert_eq!(shown(&format!("{written}{erase}")).text(), *expected, "{name} after {written:?}");
+        assert_eq!(print(&format!("{written}{erase}")).text(), *expected, "{name} after {written:?}");
     }
 }
 
 #[test]
-fn program_gets_the_answers_of_a_terminal() {
+fn queries_are_answered() {
     let cases: &[(&str, &str)] = &[
         ("\x1b[c", "\x1b[?64;6;21;22;28c"),
         ("\x1b[62\"p\x1b[c", "\x1b[?62;6;21;22;28c"),
@@ -235,7 +235,7 @@ fn program_gets_the_answers_of_a_terminal() {
         ("\x1bPunknown\x1b\\", ""),
     ];
     for (asked, expected) in cases {
-        assert_eq!(shown(asked).replies(), *expected, "{asked:?}");
+        assert_eq!(print(asked).replies(), *expected, "{asked:?}");
     }
 }
 
@@ -255,7 +255,7 @@ fn modes_are_reported_saved_and_restored() {
         ("\x1b[62\"p\x1b[?7$p", ""),
     ];
     for (asked, expected) in cases {
-        assert_eq!(shown(asked).replies(), *expected, "{asked:?}");
+        assert_eq!(print(asked).replies(), *expected, "{asked:?}");
     }
 }
 
@@ -273,27 +273,27 @@ fn backspace_crosses_a_line_if_requested() {
         ("\x1b[?45h\x1b[65535D", (1, 1)),
     ];
     for (bytes, expected) in cases {
-        assert_eq!(shown(bytes).cursor(), *expected, "{bytes:?}");
+        assert_eq!(print(bytes).cursor(), *expected, "{bytes:?}");
     }
 }
 
 #[test]
 fn tab_stops_are_set_cleared_and_kept_on_resize() {
-    let tabbed = |bytes: &str| Shown::new(30, 5).print(bytes).cursor().1;
+    let tabbed = |bytes: &str| TestScreen::new(30, 5).print(bytes).cursor().1;
     assert_eq!(tabbed("\t"), 9);
     assert_eq!(tabbed("\x1b[4G\x1bH\r\t"), 4);
     assert_eq!(tabbed("\x1b[9G\x1b[g\r\t"), 17);
     assert_eq!(tabbed("\x1b[3g\t"), 30);
     assert_eq!(tabbed("\x1b[3g\x1b[?5W\x1b[2I"), 17);
     assert_eq!(tabbed("\x1b[20G\x1b[2Z"), 9);
-    let mut screen = Shown::new(10, 5).print("\x1b[4G\x1bH");
+    let mut screen = TestScreen::new(10, 5).print("\x1b[4G\x1bH");
     screen.intake.screen.resize(Size { cols: 30, rows: 5 });
     assert_eq!(screen.print("\r\t\t\t").cursor().1, 17);
 }
 
 #[test]
-fn tab_at_the_end_of_a_full_line_waits_there() {
-    assert_eq!(shown("1234567890\tx").text(), "1234567890\nx");
+fn tab_at_the_end_of_a_full_line_keeps_the_cursor() {
+    assert_eq!(print("1234567890\tx").text(), "1234567890\nx");
 }
 
 #[test]
@@ -307,21 +307,21 @@ fn alternate_screen_has_three_modes() {
         ("main\x1b[?1048h\r\x1b[?1048l", "main", (1, 5)),
     ];
     for (bytes, text, cursor) in cases {
-        let screen = shown(bytes);
+        let screen = print(bytes);
         assert_eq!((screen.text().as_str(), screen.cursor()), (*text, *cursor), "{bytes:?}");
     }
 }
 
 #[test]
 fn new_line_mode_and_screen_alignment_test_work() {
-    assert_eq!(shown("\x1b[20hab\ncd").text(), "ab\ncd");
-    let aligned = shown("\x1b[2;3r\x1b[?69h\x1b[2;3s\x1b#8\x1b[9A\x1b[9D");
+    assert_eq!(print("\x1b[20hab\ncd").text(), "ab\ncd");
+    let aligned = print("\x1b[2;3r\x1b[?69h\x1b[2;3s\x1b#8\x1b[9A\x1b[9D");
     assert_eq!((aligned.text(), aligned.cursor()), (["EEEEEEEEEE"; 5].join("\n"), (1, 1)));
 }
 
 #[test]
 fn titles_are_stacked_and_never_reported_to_the_program() {
-    let mut screen = shown("\x1b]2;one\x07\x1b[22t\x1b]2;two\x07\x1b[21t\x1b[20t");
+    let mut screen = print("\x1b]2;one\x07\x1b[22t\x1b]2;two\x07\x1b[21t\x1b[20t");
     assert_eq!(screen.replies(), "\x1b]l\x1b\\\x1b]L\x1b\\");
     assert_eq!(screen.intake.screen.title(), "two");
     screen = screen.print("\x1b[23;0t");
@@ -332,13 +332,13 @@ fn titles_are_stacked_and_never_reported_to_the_program() {
 
 #[test]
 fn held_output_precedes_page_operations() {
-    assert_eq!(shown("\x1b[?2026habc\x1b[1;1;1;1$z\x1b[?2026l").text(), " bc");
+    assert_eq!(print("\x1b[?2026habc\x1b[1;1;1;1$z\x1b[?2026l").text(), " bc");
 }
 
 #[test]
 fn snapshot_has_the_margins() {
-    let original = shown(&format!("{LETTERS}{MIDDLE}\x1b[?6h\x1b[2;2H"));
-    let copy = shown(&original.intake.screen.snapshot());
+    let original = print(&format!("{LETTERS}{MIDDLE}\x1b[?6h\x1b[2;2H"));
+    let copy = print(&original.intake.screen.snapshot());
     assert_eq!((copy.text(), copy.cursor()), (original.text(), original.cursor()));
     let more = "\x1b[9;9H123\n\x1b[6n";
     let (original, copy) = (original.print(more), copy.print(more));
@@ -406,18 +406,18 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<(String, Option<(u16, u16)>)>
 
 proptest! {
     #[test]
-    fn no_sequences_make_the_emulator_fail(steps in steps(120)) {
+    fn emulator_survives_any_sequences(steps in steps(120)) {
         prop_assert_eq!(failures(&steps), 0);
     }
 
     #[test]
     fn no_answer_repeats_output_text(text in "[g-z]{6,12}") {
-        let asked = format!(
+        let queries = format!(
             "\x1b]0;{text}\x07\x1b]1;{text}\x07{text}\x1b[20t\x1b[21t\x1b[22t\x1b[23t\x1b[21t\x1bP$q{text}\x1b\\\
              \x1bP+q{text}\x1b\\\x1b]4;1;{text}\x07\x1b]4;1;?\x07\x1b]11;{text}\x07\x1b]11;?\x07\x1b]52;c;{text}\x07\
              \x1b]52;c;?\x07\x1b[>q\x1b[1;1;1;1;9;9*y\x1b[c\x1b[6n"
         );
-        prop_assert!(!shown(&asked).replies().contains(&text));
+        prop_assert!(!print(&queries).replies().contains(&text));
     }
 }
 

@@ -16,7 +16,7 @@ use super::running::{Entering, Reply};
 use crate::command::{self, CommandResult, InputRequest, RunError};
 use crate::history::Zone;
 use crate::limit::Limit;
-use crate::process::{InputState, program_of};
+use crate::process::{InputState, executable_name};
 use crate::prompt::{LearnedPrompt, RowKind, unfinished_line_bytes};
 use crate::python_entry;
 use crate::screen::Size;
@@ -181,7 +181,7 @@ impl Task {
 
     /// Returns whether the foreground program is a Python that compiles a pasted text as one statement.
     fn reads_single_statements(&self) -> bool {
-        let program = self.pty.foreground().and_then(|group| program_of(group.as_raw_nonzero().get()));
+        let program = self.pty.foreground().and_then(|group| executable_name(group.as_raw_nonzero().get()));
         program.is_some_and(|program| python_entry::takes_single_statements(&program))
     }
 

@@ -118,7 +118,7 @@ impl Task {
                 task.typing.give_up()
             }
             Purpose::Kind(mut integration, entering) => {
-                integration.kind = inner::kind_of(&String::from_utf8_lossy(&answer.answer));
+                integration.kind = inner::kind_from_answer(&String::from_utf8_lossy(&answer.answer));
                 let line = inner::marks_line(integration.kind, &integration.nonce);
                 let typing = HiddenTyping::new(&integration.nonce, true);
                 self.type_hidden_line(&line, typing, Purpose::Marks(integration, entering), ANSWER_TIMEOUT);

@@ -18,7 +18,7 @@ use crate::history::Zone;
 use crate::integration::Kind;
 use crate::limit::Limit;
 use crate::lines::settled;
-use crate::process::{Exit, InputState, takes_entries};
+use crate::process::{Exit, InputState, reads_prompt_entries};
 use crate::terminal::draft::is_blank;
 use crate::terminal::excerpt;
 use crate::terminal::input_watch::{AwaitedContent, InputWatch, ScreenState};
@@ -325,7 +325,7 @@ impl Task {
         let shell = self.shell_process();
         let Some(group) = self.pty.foreground().filter(|group| *group != shell) else { return Some(false) };
         let [session, group, shell] = [self.child.pid(), group, shell].map(|pid| pid.as_raw_nonzero().get());
-        takes_entries(session, group, shell)
+        reads_prompt_entries(session, group, shell)
     }
 
     /// Returns whether the foreground program waits and there is unread output, which may contain its prompt.

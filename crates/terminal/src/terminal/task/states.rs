@@ -8,8 +8,8 @@ use unicode_width::UnicodeWidthChar as _;
 use super::Task;
 use crate::command;
 use crate::process::{
-    Discipline, InputState, folder_of, input_state, is_multiplexer, is_relay, name_of_group, program_of,
-    reader_of_group,
+    Discipline, InputState, executable_name, group_name, group_reader, input_state, is_multiplexer, is_relay,
+    working_directory,
 };
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{InputCheck, ScreenState};
@@ -44,7 +44,7 @@ impl Task {
             // At the prompt, use the directory of the shell's process. An inner shell may be on a remote host.
             Some(folder) if !self.shell.is_idle() || self.shell.is_inner => Some(folder.clone()),
             None if self.shell.is_inner => None,
-            _ => folder_of(self.child.pid().as_raw_nonzero().get()),
+            _ => working_directory(self.child.pid().as_raw_nonzero().get()),
         }
     }
 
@@ -169,14 +169,14 @@ impl Task {
     /// Returns the name of the foreground program.
     pub(super) fn foreground_name(&self) -> Option<String> {
         let group = self.pty.foreground()?.as_raw_nonzero().get();
-        name_of_group(self.child.pid().as_raw_nonzero().get(), group)
+        group_name(self.child.pid().as_raw_nonzero().get(), group)
     }
 
     /// Returns the name of the foreground program. For a shell of busybox, which runs under names such as `sh`, returns
     /// the name of its executable, because it determines the line editor.
     pub(super) fn shell_name(&self) -> Option<String> {
         let name = self.foreground_name()?;
-        let program = || self.pty.foreground().and_then(|group| program_of(group.as_raw_nonzero().get()));
+        let program = || self.pty.foreground().and_then(|group| executable_name(group.as_raw_nonzero().get()));
         Some(program().filter(|program| command::is_shell_name(&name) && command::is_busybox(program)).unwrap_or(name))
     }
 
@@ -185,8 +185,8 @@ impl Task {
     pub(super) fn reader_name(&self) -> Option<String> {
         let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
         let takes_keys = self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
-        let reader = self.pty.device().and_then(|device| reader_of_group(session, group, &device, takes_keys));
-        reader.or_else(|| name_of_group(session, group))
+        let reader = self.pty.device().and_then(|device| group_reader(session, group, &device, takes_keys));
+        reader.or_else(|| group_name(session, group))
     }
 
     /// Returns the process group and the name of the foreground program, if it waits for input.

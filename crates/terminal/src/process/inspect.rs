@@ -1,6 +1,6 @@
 //! State of a process in the kernel: its name, working directory, program, and current system call.
 //!
-//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has ended or cannot be
+//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has exited or cannot be
 //! inspected.
 
 use std::fs::{self, File};
@@ -8,43 +8,43 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// Returns the name of a process.
-pub(crate) fn name_of(pid: i32) -> Option<String> {
+pub(crate) fn process_name(pid: i32) -> Option<String> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
 /// Returns the name of the file that a process executes.
-pub(crate) fn program_of(pid: i32) -> Option<String> {
+pub(crate) fn executable_name(pid: i32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
 /// Returns the name of the foreground program: of the first process of its group, or of another member if the first
-/// process has ended. `session` is the terminal's own program.
-pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
-    name_of(group).or_else(|| members_of(session, group).first().and_then(|pid| name_of(*pid)))
+/// process has exited. `session` is the terminal's own program.
+pub(crate) fn group_name(session: i32, group: i32) -> Option<String> {
+    process_name(group).or_else(|| group_members(session, group).first().and_then(|pid| process_name(*pid)))
 }
 
 /// Returns the name of the last program in a group that reads the terminal `device`: an editor rather than the program
 /// that started the editor. `None` without a known reader.
-pub(crate) fn reader_of_group(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<String> {
-    let reads = |pid: &i32| wait_channel(*pid, device).awaits_input(line_editing);
-    members_of(session, group).into_iter().rev().find(reads).and_then(name_of)
+pub(crate) fn group_reader(session: i32, group: i32, device: &Path, reads_single_keys: bool) -> Option<String> {
+    let reads = |pid: &i32| wait_channel(*pid, device).awaits_input(reads_single_keys);
+    group_members(session, group).into_iter().rev().find(reads).and_then(process_name)
 }
 
 /// Returns the working directory of a process, if it exists.
-pub(crate) fn folder_of(pid: i32) -> Option<String> {
-    let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
-    let folder = folder.to_string_lossy().into_owned();
-    (!folder.ends_with(" (deleted)")).then_some(folder)
+pub(crate) fn working_directory(pid: i32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    let path = path.to_string_lossy().into_owned();
+    (!path.ends_with(" (deleted)")).then_some(path)
 }
 
 /// Returns whether a process has a handler for a signal, so that the signal does not end it.
 pub(crate) fn has_signal_handler(pid: i32, signal: i32) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-    let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
-    Some(caught >> (signal - 1) & 1 == 1)
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+    Some(mask >> (signal - 1) & 1 == 1)
 }
 
 /// Identity of the program that a process runs. It changes when the process executes another program.
@@ -63,7 +63,7 @@ impl ProcessImage {
         // The second field is a name in parentheses, which may contain blanks and parentheses.
         let (_, after_name) = line.rsplit_once(')')?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-        // An ended process runs no program.
+        // An exited process runs no program.
         if matches!(fields.first(), None | Some(&"Z" | &"X")) {
             return None;
         }
@@ -176,13 +176,13 @@ const LAUNCHERS: &[&str] =
 ///
 /// `None` during a transition: the group has ended and its parent has not yet returned to the foreground, or a process
 /// is executing a new program.
-pub(crate) fn takes_entries(session: i32, group: i32, shell: i32) -> Option<bool> {
-    // If the first process of a group has ended, use any other one.
-    let is_living = |pid: &i32| parent_and_group_of(*pid).is_some();
-    let member = Some(group).filter(is_living).or_else(|| members_of(session, group).first().copied());
-    let member = member.or_else(|| all_members_of(group).first().copied());
+pub(crate) fn reads_prompt_entries(session: i32, group: i32, shell: i32) -> Option<bool> {
+    // If the first process of a group has exited, use any other one.
+    let is_alive = |pid: &i32| parent_and_group(*pid).is_some();
+    let member = Some(group).filter(is_alive).or_else(|| group_members(session, group).first().copied());
+    let member = member.or_else(|| all_group_members(group).first().copied());
     let mut is_certain = member.is_some();
-    let mut pid = member.or_else(|| parent_of(group))?;
+    let mut pid = member.or_else(|| parent_pid(group))?;
     for _ in 0..MAX_INSPECTED_PROCESSES {
         if pid == shell || pid <= 1 {
             break;
@@ -192,21 +192,21 @@ pub(crate) fn takes_entries(session: i32, group: i32, shell: i32) -> Option<bool
             Some(false) => {}
             None => is_certain = false,
         }
-        pid = parent_of(pid)?;
+        pid = parent_pid(pid)?;
     }
     is_certain.then_some(false)
 }
 
 /// Returns whether a process is a program that reads entries at a prompt. `None` during its execve(2).
 fn is_entry_program(pid: i32) -> Option<bool> {
-    let name = name_of(pid)?;
+    let name = process_name(pid)?;
     let read = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut line = read();
     if line.is_empty() {
         if !is_loaded(pid) {
             return None;
         }
-        // The execve(2) may have completed in between.
+        // The execve(2) may have completed in the meantime.
         line = read();
     }
     let arguments: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()).collect();
@@ -239,25 +239,31 @@ fn names_entry_program(name: &str, arguments: &[&[u8]]) -> bool {
 /// (proc_pid_stat(5), field 51).
 fn is_loaded(pid: i32) -> bool {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = line.rsplit_once(')').map(|(_, behind)| behind).unwrap_or_default();
+    let after_name = line.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
     after_name.split_ascii_whitespace().nth(51 - 3).is_some_and(|end| end != "0")
 }
 
 /// Returns the state of the processes of `group` with regard to typed input on the terminal `device`.
 ///
-/// `session` is the terminal's own program. `line_editing` is true if the program reads single keys instead of whole
+/// `session` is the terminal's own program. `reads_single_keys` is true if the program reads single keys instead of whole
 /// lines, and `is_echoed` if the terminal shows typed input.
-pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool, is_echoed: bool) -> InputState {
-    let members = members_of(session, group);
-    if line_editing && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
+pub(crate) fn input_state(
+    session: i32,
+    group: i32,
+    device: &Path,
+    reads_single_keys: bool,
+    is_echoed: bool,
+) -> InputState {
+    let members = group_members(session, group);
+    if reads_single_keys && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
         return InputState::Relays;
     }
     let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
     let mut has_polling_relay = false;
     for pid in members {
-        let name = name_of(pid).unwrap_or_default();
+        let name = process_name(pid).unwrap_or_default();
         // A relay that requests a password itself reads whole lines.
-        if line_editing && is_relay(&name) {
+        if reads_single_keys && is_relay(&name) {
             return InputState::Relays;
         }
         if is_echoed && POLLING_RELAYS.contains(&name.as_str()) {
@@ -265,7 +271,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
             continue;
         }
         match wait_channel(pid, device) {
-            channel if channel.awaits_input(line_editing) => return InputState::Awaits,
+            channel if channel.awaits_input(reads_single_keys) => return InputState::Awaits,
             WaitChannel::ReadsTerminal | WaitChannel::WaitsForSome | WaitChannel::Unknown => {
                 state = InputState::Unknown;
             }
@@ -277,29 +283,29 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
 
 /// Returns whether a child in another group reads the terminal, such as the child of GNU screen in its own session.
 fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
-    let is_elsewhere = |child: &i32| parent_and_group_of(*child).is_some_and(|(_, child_group)| child_group != group);
-    let mut children = children_of(pid).into_iter().filter(is_elsewhere);
+    let is_elsewhere = |child: &i32| parent_and_group(*child).is_some_and(|(_, child_group)| child_group != group);
+    let mut children = child_pids(pid).into_iter().filter(is_elsewhere);
     children.any(|child| wait_channel(child, device) == WaitChannel::ReadsTerminal)
 }
 
 /// Maximum number of inspected processes of a group, and of threads of a process.
 const MAX_INSPECTED_PROCESSES: usize = 16;
 
-/// Returns the living processes of a group: its first process, children of the same parent or of the terminal's own
+/// Returns the live processes of a group: its first process, children of the same parent or of the terminal's own
 /// program, and their descendants.
-fn members_of(session: i32, group: i32) -> Vec<i32> {
+fn group_members(session: i32, group: i32) -> Vec<i32> {
     let mut members = Vec::new();
-    let is_in_group = |pid: i32| parent_and_group_of(pid).is_some_and(|(_, child_group)| child_group == group);
-    // The first process of a pipeline may have ended.
-    let parent = parent_and_group_of(group).map_or(session, |(parent, _)| parent);
-    for pid in [group].into_iter().chain(children_of(parent)).chain(children_of(session)) {
+    let is_in_group = |pid: i32| parent_and_group(pid).is_some_and(|(_, child_group)| child_group == group);
+    // The first process of a pipeline may have exited.
+    let parent = parent_and_group(group).map_or(session, |(parent, _)| parent);
+    for pid in [group].into_iter().chain(child_pids(parent)).chain(child_pids(session)) {
         if !members.contains(&pid) && is_in_group(pid) {
             members.push(pid);
         }
     }
     let mut next = 0;
     while next < members.len() && members.len() < MAX_INSPECTED_PROCESSES {
-        let children = children_of(members[next]).into_iter().filter(|pid| is_in_group(*pid));
+        let children = child_pids(members[next]).into_iter().filter(|pid| is_in_group(*pid));
         let children: Vec<i32> = children.filter(|pid| !members.contains(pid)).collect();
         members.extend(children);
         next += 1;
@@ -308,21 +314,21 @@ fn members_of(session: i32, group: i32) -> Vec<i32> {
     members
 }
 
-/// Returns the living processes of a group, from all processes of the system.
-fn all_members_of(group: i32) -> Vec<i32> {
+/// Returns the live processes of a group, from all processes of the system.
+fn all_group_members(group: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter(|pid| parent_and_group_of(*pid).is_some_and(|(_, child_group)| child_group == group)).collect()
+    processes.filter(|pid| parent_and_group(*pid).is_some_and(|(_, child_group)| child_group == group)).collect()
 }
 
 /// Returns the parent of a process, which may be a zombie.
-fn parent_of(pid: i32) -> Option<i32> {
+fn parent_pid(pid: i32) -> Option<i32> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     line.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns the parent and the group of a living process.
-fn parent_and_group_of(pid: i32) -> Option<(i32, i32)> {
+/// Returns the parent and the group of a live process.
+fn parent_and_group(pid: i32) -> Option<(i32, i32)> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = line.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
@@ -332,9 +338,9 @@ fn parent_and_group_of(pid: i32) -> Option<(i32, i32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-fn children_of(pid: i32) -> Vec<i32> {
-    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MAX_INSPECTED_PROCESSES).collect()
+fn child_pids(pid: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MAX_INSPECTED_PROCESSES).collect()
 }
 
 /// Event that a process waits for.
@@ -355,8 +361,8 @@ enum WaitChannel {
 impl WaitChannel {
     /// Returns whether the program waits for typed input. A program that reads single keys usually waits for many
     /// events, including keys.
-    fn awaits_input(self, line_editing: bool) -> bool {
-        self == Self::ReadsTerminal || line_editing && self == Self::WaitsForSome
+    fn awaits_input(self, reads_single_keys: bool) -> bool {
+        self == Self::ReadsTerminal || reads_single_keys && self == Self::WaitsForSome
     }
 }
 
@@ -453,8 +459,8 @@ fn polled_descriptors(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<
     } else if call == libc::SYS_io_uring_enter {
         None
     } else {
-        let listed = fs::read_to_string(format!("/proc/{pid}/fdinfo/{first}")).ok()?;
-        let entries = listed.lines().filter_map(|line| line.strip_prefix("tfd:"));
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{first}")).ok()?;
+        let entries = info.lines().filter_map(|line| line.strip_prefix("tfd:"));
         let reads = entries.filter_map(|entry| {
             let mut fields = entry.split_ascii_whitespace();
             let descriptor = fields.next()?.parse().ok()?;
@@ -515,29 +521,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_keeps_its_name_directory_and_image_until_exec() {
+    fn process_image_identifies_the_executed_program() {
         let us = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(folder_of(us).as_deref(), std::env::current_dir().unwrap().to_str());
-        assert!(name_of(us).is_some());
+        assert_eq!(working_directory(us).as_deref(), std::env::current_dir().unwrap().to_str());
+        assert!(process_name(us).is_some());
         assert_eq!(ProcessImage::read(us), ProcessImage::read(us));
         assert!(ProcessImage::read(us).is_some());
         let mut other = Command::new("sleep").arg("30").spawn().unwrap();
         assert_ne!(ProcessImage::read(other.id().cast_signed()), ProcessImage::read(us));
         other.kill().unwrap();
         other.wait().unwrap();
-        assert_eq!(name_of(0), None);
+        assert_eq!(process_name(0), None);
     }
 
     #[test]
-    fn caught_signal_differs_from_a_fatal_one() {
+    fn process_without_a_handler_is_recognised() {
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
         assert_eq!(has_signal_handler(sleep.id().cast_signed(), libc::SIGUSR1), Some(false));
         sleep.kill().unwrap();
         sleep.wait().unwrap();
     }
     #[test]
-    fn entry_reading_programs_are_known_by_command_line() {
-        for (line, takes) in [
+    fn entry_programs_are_recognised_by_command_line() {
+        for (line, reads) in [
             ("bash", true),
             ("-bash", true),
             ("/usr/bin/python3.11 -q", true),
@@ -554,26 +560,27 @@ mod tests {
             ("", false),
         ] {
             let words: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
-            assert_eq!(names_entry_program("name", &words), takes, "{line}");
+            assert_eq!(names_entry_program("name", &words), reads, "{line}");
         }
         assert!(names_entry_program("ssh", &[b"ssh", b"host"]));
     }
 
     #[test]
-    fn ended_group_has_unknown_kind_until_reaped() {
+    fn exited_group_has_unknown_kind_until_reaped() {
         let us = std::process::id().cast_signed();
-        let mut ended = Command::new("true").spawn().unwrap();
-        let pid = ended.id().cast_signed();
+        let mut exited = Command::new("true").spawn().unwrap();
+        let pid = exited.id().cast_signed();
         let id = rustix::process::Pid::from_raw(pid).unwrap();
         let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
-        assert_eq!(takes_entries(us, pid, us), None, "it has ended, and its parent does not know yet");
-        ended.wait().unwrap();
-        assert_eq!(takes_entries(us, pid, us), None, "it has ended");
+        assert_eq!(reads_prompt_entries(us, pid, us), None, "the exited process is not reaped yet");
+        exited.wait().unwrap();
+        assert_eq!(reads_prompt_entries(us, pid, us), None, "the process was reaped");
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
         // The exec may not have completed yet.
-        let takes = std::iter::repeat_with(|| takes_entries(us, sleep.id().cast_signed(), us)).find_map(|takes| takes);
-        assert_eq!(takes, Some(false));
+        let reads =
+            std::iter::repeat_with(|| reads_prompt_entries(us, sleep.id().cast_signed(), us)).find_map(|reads| reads);
+        assert_eq!(reads, Some(false));
         sleep.kill().unwrap();
         sleep.wait().unwrap();
     }

@@ -491,7 +491,7 @@ pub enum OpenRefused {
     #[error("program '{0}' was not found")]
     NotFound(String),
     /// No such directory.
-    #[error("folder '{}' does not exist", .0.display())]
+    #[error("directory '{}' does not exist", .0.display())]
     NoFolder(PathBuf),
     /// The user may not execute the program, or the system has no resources left.
     #[error("{0}")]

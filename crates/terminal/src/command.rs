@@ -175,7 +175,7 @@ pub enum RunError {
     /// The command contains a character that is a key to a shell rather than text.
     #[error("the command contains the control character U+{0:04X}, which cannot be entered as text")]
     Control(u32),
-    /// The shell could not change to the folder; the command was not run.
+    /// The shell could not change to the directory; the command was not run.
     #[error("the shell cannot change to {folder}; the command was not run. Its message: {said}")]
     NoFolder {
         /// The directory, as requested.

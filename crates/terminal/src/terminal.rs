@@ -838,8 +838,9 @@ impl Terminal {
             reported
                 .is_some_and(|variable| expected.get(name) == Some(&&variable.value) && (variable.exported || !export))
         };
-        let refused: Vec<String> = values.iter().map(|(name, _)| name.clone()).filter(|name| !is_set(name)).collect();
-        if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
+        let unset_names: Vec<String> =
+            values.iter().map(|(name, _)| name.clone()).filter(|name| !is_set(name)).collect();
+        if unset_names.is_empty() { Ok(()) } else { Err(VariablesError::Refused(unset_names)) }
     }
 
     /// Records the state of the terminal at a question to a person, once for each gate. The terminal compares its state

@@ -33,7 +33,7 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// Memory for the compressed older output of each terminal, in bytes.
     pub history_budget: usize,
-    /// Folder for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file there,
+    /// Directory for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file there,
     /// which no other user can read and which is removed at the end of this process.
     pub history_folder: Option<PathBuf>,
     /// Disk space for the compressed older output of each terminal, in bytes.
@@ -253,7 +253,7 @@ impl Terminals {
     }
 
     async fn start(&self, reservation: Reservation<'_>, spec: Spec) -> Result<Opened, OpenError> {
-        let id = reservation.id.clone().expect("a reservation has its id until it is kept");
+        let id = reservation.id.clone().expect("a reservation has its id until it is consumed");
         #[cfg(feature = "simulation")]
         if let Some(simulation) = self.options.simulation.clone() {
             tokio::time::sleep(simulation.delay()).await;
@@ -263,7 +263,7 @@ impl Terminals {
         }
         let description = spec.description(id.clone());
         let mut arguments = spec.arguments;
-        let mut environment = environment_of(spec.inherited, spec.environment, &id);
+        let mut environment = terminal_environment(spec.inherited, spec.environment, &id);
         let integration = self
             .options
             .integration
@@ -352,8 +352,8 @@ impl Terminals {
     #[must_use]
     pub fn get(&self, id_or_name: &str) -> Option<Terminal> {
         // A name never looks like an id.
-        let named = || self.names.lock().get(id_or_name).cloned();
-        let id = id_or_name.parse().ok().or_else(named)?;
+        let find_by_name = || self.names.lock().get(id_or_name).cloned();
+        let id = id_or_name.parse().ok().or_else(find_by_name)?;
         self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
     }
 
@@ -453,7 +453,7 @@ struct Reservation<'a> {
 
 impl Reservation<'_> {
     fn into_id(mut self) -> TerminalId {
-        self.id.take().expect("a reservation is used once")
+        self.id.take().expect("a reservation is consumed once")
     }
 }
 
@@ -467,7 +467,7 @@ impl Drop for Reservation<'_> {
 
 /// Returns the environment of a terminal's program: the inherited variables without those of another terminal, the
 /// variables of this terminal, and the requested variables.
-fn environment_of(
+fn terminal_environment(
     inherited: Vec<(OsString, OsString)>,
     requested: Vec<(OsString, OsString)>,
     id: &TerminalId,

@@ -996,7 +996,7 @@ mod tests {
 
     const NONCE: &str = "n1";
 
-    fn taken(bytes: &[u8]) -> Transcript {
+    fn parsed_transcript(bytes: &[u8]) -> Transcript {
         let mut transcript = Transcript::new(History::new(1 << 20), Some(NONCE.into()));
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -1007,7 +1007,7 @@ mod tests {
     }
 
     fn text(bytes: &[u8]) -> String {
-        let transcript = taken(bytes);
+        let transcript = parsed_transcript(bytes);
         let history = transcript.history();
         history.read(0..history.end()).1
     }
@@ -1044,7 +1044,7 @@ mod tests {
     fn continuation_prompt_is_between_two_marks() {
         let marks = |between: &str| {
             let begin = "\x1b]133;R;k=n1;s=0;n=1\x07\x1b]133;C;k=n1\x07one\r\n";
-            let mut transcript = taken(format!("{begin}{between}").as_bytes());
+            let mut transcript = parsed_transcript(format!("{begin}{between}").as_bytes());
             let marks = transcript.take_marks().into_iter().map(|marked| (marked.mark, marked.offset));
             marks.skip(1).collect::<Vec<_>>()
         };
@@ -1058,8 +1058,9 @@ mod tests {
 
     #[test]
     fn marks_divide_the_text_into_prompt_input_and_output() {
-        let transcript =
-            taken(b"\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07ls\r\n\x1b]133;C;k=n1\x07a b\r\n\x1b]133;D;2;k=n1;n=1\x07");
+        let transcript = parsed_transcript(
+            b"\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07ls\r\n\x1b]133;C;k=n1\x07a b\r\n\x1b]133;D;2;k=n1;n=1\x07",
+        );
         let history = transcript.history();
         let zones: Vec<_> =
             history.zones(0..history.end()).map(|(range, zone)| (history.read(range).1, zone)).collect();
@@ -1068,8 +1069,9 @@ mod tests {
 
     #[test]
     fn marks_report_the_exit_code_and_a_forgery_is_rejected() {
-        let mut transcript =
-            taken(b"\x1b]133;D;0;k=wrong;n=1\x07\x1b]133;D;0;n=1\x07\x1b]133;D;0;k=n1\x07\x1b]133;D;127;k=n1;n=1\x07");
+        let mut transcript = parsed_transcript(
+            b"\x1b]133;D;0;k=wrong;n=1\x07\x1b]133;D;0;n=1\x07\x1b]133;D;0;k=n1\x07\x1b]133;D;127;k=n1;n=1\x07",
+        );
         assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::CommandEnded(Some(127)), offset: 0 }]);
     }
 
@@ -1086,7 +1088,8 @@ mod tests {
             "\x1b]133;D;$?;k=n1;n=$((n=n+1))\x07",
         ];
         for forged in forged {
-            let mut transcript = taken(format!("{begin}{forged}late\r\n\x1b]133;D;1;k=n1;n=8\x07").as_bytes());
+            let mut transcript =
+                parsed_transcript(format!("{begin}{forged}late\r\n\x1b]133;D;1;k=n1;n=8\x07").as_bytes());
             let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
             let claim = (forged == prompt).then_some(Mark::PromptClaimed);
             let expected = [Mark::CommandEnded(Some(0)), Mark::PromptReady, Mark::CommandStarted].into_iter();
@@ -1105,7 +1108,7 @@ mod tests {
     #[test]
     fn hook_output_is_after_the_command_output() {
         let output = b"\x1b]133;B;k=n1\x07x\r\n\x1b]133;C;k=n1\x07said\x1b]133;E;k=n1\x07 \x1b]133;E;k=n1\x07hook\r\n";
-        let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1\x07"].concat());
+        let mut transcript = parsed_transcript(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1\x07"].concat());
         let end = transcript.take_marks().pop();
         assert_eq!(
             end,
@@ -1113,24 +1116,25 @@ mod tests {
             "the last mark of an end counts"
         );
         // A shell without other hooks prints no such mark, so it comes from the command.
-        let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1;e=0\x07"].concat());
+        let mut transcript = parsed_transcript(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1;e=0\x07"].concat());
         let end = transcript.take_marks().pop();
         assert_eq!(end, Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: transcript.history().end() }));
     }
 
     #[test]
-    fn misunderstood_line_is_noticed_at_the_next_one() {
-        let mut transcript = taken(b"\x1b]133;R;k=n1;s=2\x07\x1b]133;C;k=n1\x07\x1b]133;R;k=n1;s=2\x07");
+    fn syntax_error_is_detected_at_the_next_line() {
+        let mut transcript = parsed_transcript(b"\x1b]133;R;k=n1;s=2\x07\x1b]133;C;k=n1\x07\x1b]133;R;k=n1;s=2\x07");
         let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
         assert_eq!(marks, [Mark::LineRefused, Mark::CommandStarted]);
     }
 
     #[test]
-    fn end_of_paste_mode_takes_the_line_only_while_editing() {
-        let mut transcript = taken(b"\x1b[?2004l\x1b]133;B;k=n1\x07ls\x1b[?2004l\r\n\x1b]133;C;k=n1\x07\x1b[?2004l");
+    fn end_of_paste_mode_ends_only_an_edited_line() {
+        let mut transcript =
+            parsed_transcript(b"\x1b[?2004l\x1b]133;B;k=n1\x07ls\x1b[?2004l\r\n\x1b]133;C;k=n1\x07\x1b[?2004l");
         let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
         assert_eq!(marks, [Mark::PromptReady, Mark::LineTaken, Mark::CommandStarted]);
-        let marks = taken(b"\x1b[?2004h\x1b]133;B;k=n1\x07\x1b[?2004h").take_marks();
+        let marks = parsed_transcript(b"\x1b[?2004h\x1b]133;B;k=n1\x07\x1b[?2004h").take_marks();
         assert_eq!(
             marks.into_iter().map(|marked| marked.mark).collect::<Vec<_>>(),
             [Mark::PromptReady, Mark::EditorReady]
@@ -1149,7 +1153,7 @@ mod tests {
         ] {
             assert_eq!(parse_folder_url(url.as_bytes()).as_deref(), folder, "{url}");
         }
-        let mut transcript = taken(b"\x1b]7;file://h/a;b\x1b\\");
+        let mut transcript = parsed_transcript(b"\x1b]7;file://h/a;b\x1b\\");
         assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::Folder("/a;b".into()), offset: 0 }]);
     }
 
@@ -1164,7 +1168,7 @@ mod tests {
 
     #[test]
     fn full_screen_drawing_is_recognised() {
-        let transcript = taken(b"before\r\n\x1b[?1049h\x1b[Hdrawn\x1b[?1049lafter");
+        let transcript = parsed_transcript(b"before\r\n\x1b[?1049h\x1b[Hdrawn\x1b[?1049lafter");
         let history = transcript.history();
         let outside: String = history
             .zones(0..history.end())
@@ -1194,8 +1198,8 @@ mod tests {
     }
 
     #[test]
-    fn non_text_bytes_do_no_harm() {
+    fn arbitrary_bytes_cause_no_panic() {
         let noise: Vec<u8> = (0..=255).cycle().take(10_000).collect();
-        taken(&noise);
+        parsed_transcript(&noise);
     }
 }

@@ -1,7 +1,7 @@
 //! Waits for output of a terminal.
 //!
 //! Owns the conditions that end a wait and the search of the output. A wait first searches the
-//! existing output from its offset on, and then every new portion; it never polls. Each pass begins
+//! existing output starting at its offset, and then every new portion; it never polls. Each pass begins
 //! at the end of the last pass, or a little earlier if a match may cross the border.
 
 use serde::{Deserialize, Serialize};
@@ -167,12 +167,12 @@ impl PatternMatch {
 /// Outcome of a wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Waited {
-    /// Reason of the end.
+    /// Reason why the wait ended.
     pub reason: Reason,
     /// The match, if any. After the time limit or the end of the program, this may be a match in the echo of the input,
     /// see [`PatternMatch::in_echo`].
     pub found: Option<PatternMatch>,
-    /// Offset for the search of the next wait: after the match, or after all output.
+    /// Offset at which the next wait begins to search: after the match, or after all output.
     pub offset: u64,
     /// The exit of the program, if it has ended.
     pub exit: Option<Exit>,
@@ -227,7 +227,7 @@ impl Search {
         Self { patterns, spans_lines, from, searched_end: from }
     }
 
-    /// Repeats the search from `from` on.
+    /// Repeats the search starting at `from`.
     pub(crate) fn restart_from(&mut self, from: u64) {
         self.searched_end = self.searched_end.min(from.max(self.from));
     }
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn old_output_is_searched_too() {
+    fn earlier_output_is_searched() {
         let mut wait = Typescript::waiting_for("^line 17$");
         wait.search.patterns = vec![Pattern::new("nothing like it").unwrap()];
         for line in 0..100_000 {
@@ -532,7 +532,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_position_of_output_does_not_matter(
+        fn match_is_the_same_for_any_division_of_the_output(
             text in "[ab\n]{0,200}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
             pattern in prop::sample::select(vec!["aab", "^a$", "b\\nb", "ab\na", "a[^b]b"]),

@@ -173,7 +173,7 @@ async fn failure_to_start_has_its_own_error() {
     assert_eq!(result.error_type, Some(ErrorType::NotStarted));
     assert_eq!(
         result.error.as_deref(),
-        Some("The program could not be started: folder '/no/such/folder' does not exist.")
+        Some("The program could not be started: directory '/no/such/folder' does not exist.")
     );
     let result = nodes.run(&node(json!({"id": "b", "type": "bash"})), Call::new(json!({"a": 1}))).await;
     assert_eq!(result.error_type, Some(ErrorType::InvalidInput));

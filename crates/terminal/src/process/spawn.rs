@@ -37,7 +37,7 @@ pub enum SpawnError {
     #[error("program '{0}' may not be executed")]
     NotExecutable(String),
     /// The working directory does not exist.
-    #[error("folder '{0}' does not exist")]
+    #[error("directory '{0}' does not exist")]
     NoFolder(PathBuf),
     /// The system had no terminal, process or memory available.
     #[error("the system could not start it")]
@@ -101,7 +101,10 @@ pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnErr
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SpawnError::NoFolder(program.folder.clone()),
                 kind => {
                     let folder = program.folder.display();
-                    SpawnError::System(io::Error::new(kind, format!("cannot change to the folder '{folder}': {error}")))
+                    SpawnError::System(io::Error::new(
+                        kind,
+                        format!("cannot change to the directory '{folder}': {error}"),
+                    ))
                 }
             },
             ExecutionError::System(error) => SpawnError::System(error),
@@ -316,7 +319,7 @@ mod tests {
         let folder = home.path().join("x".repeat(256));
         match run_for_output(&Program { folder, ..program(&[TRUE]) }) {
             Err(SpawnError::System(error)) => {
-                assert!(error.to_string().contains("cannot change to the folder"), "{error}");
+                assert!(error.to_string().contains("cannot change to the directory"), "{error}");
             }
             other => panic!("{other:?}"),
         }

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_to_one_program_is_never_given_to_another() {
+    fn answer_goes_only_to_the_program_that_asked() {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(program(Reading::Lines), now).is_empty() && !answers.is_empty());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn line_reading_program_is_not_checked_forever() {
+    fn checks_of_a_line_reading_program_stop() {
         let mut now = Instant::now();
         let mut answers = with_answer(now);
         let mut looks = 0;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn returning_shell_has_a_moment_to_show_its_prompt() {
+    fn shell_has_time_to_show_its_prompt() {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(shell(Reading::Keys, false), now).is_empty());
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(
             answers.take_due(shell(Reading::Keys, false), later + SHELL_PROMPT_TIMEOUT),
             ANSWER,
-            "it asked on its own"
+            "the shell itself printed the query"
         );
     }
 
@@ -282,7 +282,7 @@ mod tests {
         assert!((10 * MAX_HELD_BYTES..=MAX_WAITING_BYTES).contains(&all), "{all}");
         let mut held = flood();
         assert!(held.take_due(program(Reading::Lines), now).is_empty());
-        let given = held.take_due(program(Reading::Bytes), now);
-        assert!(given.len() <= MAX_HELD_BYTES && given.ends_with(b"\x1b[99999;1R"), "{}", given.len());
+        let delivered = held.take_due(program(Reading::Bytes), now);
+        assert!(delivered.len() <= MAX_HELD_BYTES && delivered.ends_with(b"\x1b[99999;1R"), "{}", delivered.len());
     }
 }

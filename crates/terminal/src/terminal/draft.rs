@@ -37,15 +37,15 @@ fn is_line_end(byte: u8) -> bool {
 /// Maximum length of a draft, in bytes. Further text is not stored.
 const MAX_DRAFT_BYTES: usize = 4096;
 
-/// Blanks between the end of a line and a right prompt. No command begins with that many blanks.
+/// Spaces between the end of a line and a right prompt. No command begins with that many spaces.
 const RIGHT_PROMPT_GAP: &str = "    ";
 
 /// Returns the line after a prompt. Text after a gap is a right prompt.
-fn line_of(screen_text: String) -> String {
+fn first_line(screen_text: String) -> String {
     if screen_text.starts_with(RIGHT_PROMPT_GAP) { String::new() } else { screen_text.trim().to_owned() }
 }
 
-/// Returns whether a text contains nothing to run: only blanks and comments.
+/// Returns whether a text contains nothing to run: only spaces and comments.
 pub(super) fn is_blank(text: &str) -> bool {
     text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
 }
@@ -104,7 +104,7 @@ impl Draft {
     /// If no client typed the line, or after keys with an ambiguous effect: no key erases such a line in every mode of
     /// every shell. The error is the text of the line.
     pub(super) fn clear(&mut self, screen_text: impl FnOnce() -> Option<String>) -> Result<&'static [u8], String> {
-        let screen_text = screen_text().map(line_of);
+        let screen_text = screen_text().map(first_line);
         let shows_nothing = screen_text.as_deref() == Some("");
         if self.is_empty() {
             return match screen_text {
@@ -159,7 +159,7 @@ impl Draft {
 
     /// Returns the text of `screen_text` if no client has typed it.
     pub(super) fn untyped_text(&self, screen_text: impl FnOnce() -> Option<String>) -> Option<String> {
-        screen_text().map(line_of).filter(|screen_text| self.is_empty() && !screen_text.is_empty())
+        screen_text().map(first_line).filter(|screen_text| self.is_empty() && !screen_text.is_empty())
     }
 
     /// Returns the text of `screen_text` if the keys do not explain it: the shell inserted it (`print -z` of zsh), or
@@ -199,7 +199,7 @@ impl Draft {
         if self.is_empty() {
             return None;
         }
-        let screen_text = screen_text().map(line_of);
+        let screen_text = screen_text().map(first_line);
         // Text typed before the prompt is on the line only if it is visible there.
         let is_seen = || screen_text.as_ref().is_some_and(|screen_text| screen_text.contains(text.trim()));
         if self.is_typed_ahead && (text.trim().is_empty() || !is_seen()) {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn untyped_text_is_seen_after_the_prompt() {
+    fn untyped_text_is_found_after_the_prompt() {
         let untyped_text = |keys: &[u8], screen_text: Option<&str>| {
             let mut draft = Draft::default();
             draft.type_in(keys, None);
@@ -235,19 +235,19 @@ mod tests {
         assert_eq!(untyped_text(b"", Some("touch EVIL; ")).as_deref(), Some("touch EVIL;"));
         assert_eq!(untyped_text(b"", Some(" ")), None);
         assert_eq!(untyped_text(b"", None), None);
-        assert_eq!(untyped_text(b"ls", Some("ls")), None, "it is known who typed it");
+        assert_eq!(untyped_text(b"ls", Some("ls")), None, "a client typed this text");
     }
 
     #[test]
-    fn line_remains_until_entered_abandoned_or_withdrawn() {
+    fn line_remains_until_entered_or_erased() {
         assert_eq!(typed(b""), None);
         assert_eq!(typed(b"ls -l").as_deref(), Some("ls -l"));
         assert_eq!(typed(b"ls\r"), None);
-        assert_eq!(typed(b"ls\r\x1b[Aecho").as_deref(), Some("[Aecho"), "an unknown key");
+        assert_eq!(typed(b"ls\r\x1b[Aecho").as_deref(), Some("[Aecho"), "an unknown key is part of the text");
         assert_eq!(typed(b"ls\x03"), None);
         assert_eq!(typed(b"ls\x15"), None);
         assert_eq!(typed("a\u{e9}\x7f\x7f".as_bytes()), None);
-        assert_eq!(typed(b"\x12").as_deref(), Some(""), "a search was begun");
+        assert_eq!(typed(b"\x12").as_deref(), Some(""), "Ctrl-R begins a search");
     }
 
     #[test]
@@ -259,16 +259,16 @@ mod tests {
         assert!(draft.is_by("run"));
         draft.type_in(b"; ", None);
         draft.type_in(b"x", Some("run"));
-        assert!(!draft.is_by("run"), "another client typed part of it");
+        assert!(!draft.is_by("run"), "another client typed a part of the line");
         draft.type_in(b"\recho ", Some("run"));
-        assert!(draft.is_by("run"), "a new line");
+        assert!(draft.is_by("run"), "the new line belongs to the run");
         draft.type_in(b"\x15", None);
         draft.type_in(b"ls", Some("run"));
         assert!(draft.is_by("run"), "an empty line belongs to no client");
     }
 
     #[test]
-    fn typed_text_is_removed_and_edited_text_is_named() {
+    fn typed_text_is_erased_and_edited_text_is_reported() {
         let clears = |keys: &[u8], screen_text: Option<&str>| {
             let mut draft = Draft::default();
             draft.type_in(keys, None);
@@ -276,8 +276,8 @@ mod tests {
         };
         assert_eq!(clears(b"", None), Ok(&b""[..]));
         assert_eq!(clears(b"", Some("typed by no client")), Err("typed by no client".to_owned()));
-        assert_eq!(clears(b"", Some("      right")), Ok(&b""[..]), "a prompt at the right");
-        assert_eq!(clears(b"ls -l", Some("")), Ok(&b"\x15"[..]), "it may not have been drawn yet");
+        assert_eq!(clears(b"", Some("      right")), Ok(&b""[..]), "a right prompt is not text");
+        assert_eq!(clears(b"ls -l", Some("")), Ok(&b"\x15"[..]), "the text may not have been drawn yet");
         for keys in [
             &b"\x1b[A"[..],
             b"\x12echo",
@@ -304,32 +304,44 @@ mod tests {
         let mut draft = Draft::default();
         draft.type_in(b"yes", None);
         draft.record_prompt();
-        assert_eq!(draft.line_text(|| Some(String::new())), None, "a program has read it");
+        assert_eq!(draft.line_text(|| Some(String::new())), None, "a program has read the text");
         assert!(draft.is_blank(|| Some(String::new())) && !draft.is_blank(|| Some("yes".into())));
         assert_eq!(draft.line_text(|| Some("yes".into())).as_deref(), Some("yes"));
-        assert_eq!(draft.unexplained_text(|| Some("es ".into())).as_deref(), Some("es"), "a program has read a part");
+        assert_eq!(
+            draft.unexplained_text(|| Some("es ".into())).as_deref(),
+            Some("es"),
+            "a program has read a part of the text"
+        );
         assert_eq!(draft.unexplained_text(|| Some(String::new())), None);
-        let mut blanks = Draft::default();
-        blanks.type_in(b"  ", None);
-        blanks.record_prompt();
-        assert_eq!(blanks.line_text(|| Some(String::new())), None, "keys of a program");
+        let mut spaces = Draft::default();
+        spaces.type_in(b"  ", None);
+        spaces.record_prompt();
+        assert_eq!(spaces.line_text(|| Some(String::new())), None, "keys for a program are not text");
         draft.type_in(b"!", None);
         assert_eq!(draft.line_text(|| None).as_deref(), Some("yes!"));
-        assert_eq!(draft.unexplained_text(|| Some("yes!".into())), None, "it is known who typed it");
+        assert_eq!(draft.unexplained_text(|| Some("yes!".into())), None, "a client typed this text");
         draft.type_in(b"\rmake ", None);
         draft.record_prompt();
-        assert_eq!(draft.line_text(|| Some("make".into())).as_deref(), Some("make "), "a row has no blanks at its end");
+        assert_eq!(
+            draft.line_text(|| Some("make".into())).as_deref(),
+            Some("make "),
+            "trailing spaces are not on the screen"
+        );
     }
 
     #[test]
-    fn after_unknown_keys_the_screen_decides() {
+    fn screen_has_the_line_after_unknown_keys() {
         let mut draft = Draft::default();
         draft.type_in(b"\x1b[A", None);
         assert_eq!(draft.line_text(|| Some("echo before ".into())).as_deref(), Some("echo before"));
-        assert!(draft.line_text(|| Some(String::new())).is_some(), "it may not have been drawn yet");
+        assert!(draft.line_text(|| Some(String::new())).is_some(), "the text may not have been drawn yet");
         draft.type_in(b"\x15", None);
-        assert_eq!(draft.line_text(|| Some("left".into())).as_deref(), Some("left"), "it took only a part");
+        assert_eq!(
+            draft.line_text(|| Some("left".into())).as_deref(),
+            Some("left"),
+            "Ctrl-U erased only a part of the line"
+        );
         assert_eq!(draft.line_text(|| Some(" ".into())), None);
-        assert!(draft.line_text(|| None).is_some(), "the text is unknown");
+        assert!(draft.line_text(|| None).is_some(), "without the screen, the text is unknown");
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit:
     };
     let format = match part {
         Part::RawFrom(_) => str::to_owned,
-        // Clients join pages, so keep the blanks at the ends of lines.
+        // Clients join pages, so keep the spaces at the ends of lines.
         Part::From(_) => as_printed,
         Part::SinceInput | Part::New { .. } | Part::Tail(_) => settled,
     };
@@ -62,14 +62,14 @@ fn read_new(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt
         let pieces = Pieces::within(history, range.clone(), |_, _| true);
         pieces.head(history, usize::try_from(range.end - range.start).unwrap_or(usize::MAX)).raw
     };
-    let seen = text_in(line_start..from);
+    let read_text = text_in(line_start..from);
     let mut excerpt =
         read_limited(history, &Pieces::from(history, from, |_, _| true), history.end(), None, limit, str::to_owned);
     let (first_line, rest) = match excerpt.head.find('\n') {
         Some(end) => excerpt.head.split_at(end),
         None => (excerpt.head.as_str(), ""),
     };
-    let (before, current) = (render_line(&seen), render_line(&(seen.clone() + first_line)));
+    let (before, current) = (render_line(&read_text), render_line(&(read_text.clone() + first_line)));
     let known = before.text_in_columns(0..before.width());
     let is_continued = current.width() >= before.width() && current.text_in_columns(0..before.width()) == known;
     let begin = if is_continued { before.width() } else { 0 };
@@ -104,9 +104,9 @@ pub(super) fn join_lines(lines: impl Iterator<Item = String>, end: u64, limit: L
 /// Maximum total size of the texts, in bytes.
 const MAX_PIECES_BYTES: usize = 4 << 20;
 
-/// Returns the settled text with the trailing blanks of an unfinished last line, which may be part of a question that a
+/// Returns the settled text with the trailing spaces of an unfinished last line, which may be part of a question that a
 /// pattern matches.
-pub(super) fn settle_keeping_blanks(raw: &str) -> String {
+pub(super) fn settle_keeping_spaces(raw: &str) -> String {
     let mut text = settled(raw);
     if !text.is_empty() && !text.ends_with([' ', '\n']) {
         text.extend(raw.chars().rev().take_while(|sign| *sign == ' '));
@@ -126,7 +126,7 @@ pub(super) fn read_ranges(history: &History, ranges: &[(u64, u64)], max_chars: u
             *end,
             None,
             Limit::HeadAndTail(max_chars.min(remaining)),
-            settle_keeping_blanks,
+            settle_keeping_spaces,
         );
         let text = match excerpt.tail {
             Some(tail) => format!("{}\n…\n{tail}", excerpt.head),
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use crate::history::MIN_HOT_BYTES;
 
-    fn counted(lines: usize) -> History {
+    fn numbered_lines(lines: usize) -> History {
         let mut history = History::new(1 << 20);
         for line in 0..lines {
             history.push_str(&format!("line {line}\n"));
@@ -322,13 +322,13 @@ mod tests {
 
     #[test]
     fn short_part_is_complete() {
-        let excerpt = read_part(&counted(3), Part::From(0), 0, Limit::HeadAndTail(1000));
+        let excerpt = read_part(&numbered_lines(3), Part::From(0), 0, Limit::HeadAndTail(1000));
         assert_eq!((excerpt.head.as_str(), excerpt.tail, excerpt.left_out), ("line 0\nline 1\nline 2\n", None, 0));
     }
 
     #[test]
     fn long_part_keeps_its_ends_and_names_the_gap() {
-        let history = counted(1000);
+        let history = numbered_lines(1000);
         let excerpt = read_part(&history, Part::From(0), 0, Limit::HeadAndTail(100));
         let tail = excerpt.tail.unwrap();
         assert!(excerpt.head.ends_with("line 6\n"), "{}", excerpt.head);
@@ -337,8 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn reading_on_from_the_cut_gives_everything_once() {
-        let history = counted(500);
+    fn reading_from_the_cut_returns_each_line_once() {
+        let history = numbered_lines(500);
         let (mut whole, mut from) = (String::new(), 0);
         while from < history.end() {
             let excerpt = read_part(&history, Part::From(from), 0, Limit::Head(77));
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn tail_has_exactly_the_requested_number_of_lines() {
-        let mut history = counted(100);
+        let mut history = numbered_lines(100);
         history.begin_zone(Zone::Alternate);
         history.push_str(&"drawn\n".repeat(300));
         history.begin_zone(Zone::Output);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn few_readers_alternate_without_a_pause_and_many_with_one() {
+    async fn only_many_readers_pause_between_turns() {
         let scheduler = OutputScheduler::default();
         let mut places: Vec<_> = (0..=MAX_FLOODS_WITHOUT_PAUSE).map(|_| FloodSlot::new(scheduler.clone())).collect();
         let began = tokio::time::Instant::now();
@@ -126,6 +126,6 @@ mod tests {
         for place in places.iter().cycle().take(1000) {
             drop(place.wait_for_turn().await);
         }
-        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "a dropped member does not count");
+        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "a dropped slot does not count");
     }
 }

@@ -148,7 +148,7 @@ mod tests {
         InputCheck { state, screen: ScreenState::Full }
     }
 
-    /// Checks until the watch is sure, and returns whether the program waits.
+    /// Checks until the watch is certain, and returns whether the program waits.
     fn sees(watch: &mut InputWatch, look: InputCheck, now: Instant) -> bool {
         watch.record_check(look, AwaitedContent::Nothing, now)
             || watch.record_check(look, AwaitedContent::Nothing, now + CONFIRMATION_DELAY)
@@ -188,10 +188,13 @@ mod tests {
         assert!(watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 100)));
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert!(!watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 70)));
-        assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it continued");
+        assert!(
+            !watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)),
+            "a program that continues does not wait"
+        );
         assert!(
             !watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 150)),
-            "the silence starts over"
+            "output restarts the silence"
         );
     }
 
@@ -207,9 +210,9 @@ mod tests {
             let look = InputCheck { state, screen: ScreenState::EditorAtEmptyRow };
             let mut watch = InputWatch::new(InputWait::Known, begin);
             assert!(!watch.record_check(look, AwaitedContent::Text, at(begin, 100)));
-            let seen = watch.record_check(look, AwaitedContent::Text, at(begin, 200))
+            let is_waiting = watch.record_check(look, AwaitedContent::Text, at(begin, 200))
                 || watch.record_check(look, AwaitedContent::Text, at(begin, 230));
-            assert_eq!(seen, waits, "{state:?}");
+            assert_eq!(is_waiting, waits, "{state:?}");
         }
     }
 
@@ -236,11 +239,14 @@ mod tests {
             assert!(!sees(&mut watch, lines(InputState::Unknown), at(begin, 700)));
             assert_eq!(sees(&mut watch, lines(InputState::Unknown), at(begin, 800)), waits);
             let mut watch = InputWatch::new(wait, begin);
-            assert!(!sees(&mut watch, lines(InputState::Relays), at(begin, 2900)), "a remote command may be silent");
+            assert!(
+                !sees(&mut watch, lines(InputState::Relays), at(begin, 2900)),
+                "a silent remote command may still run"
+            );
             assert_eq!(sees(&mut watch, lines(InputState::Relays), at(begin, 3000)), waits);
             for state in [InputState::Unknown, InputState::Relays] {
                 let mut watch = InputWatch::new(wait, begin);
-                assert!(sees(&mut watch, full(state), at(begin, 800)), "an unchanged full screen");
+                assert!(sees(&mut watch, full(state), at(begin, 800)), "an unchanged full screen counts as waiting");
             }
         }
     }

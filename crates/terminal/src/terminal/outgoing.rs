@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     /// Writes and returns all due bytes.
-    fn written(outgoing: &mut Outgoing, now: Instant) -> Vec<u8> {
+    fn write_due(outgoing: &mut Outgoing, now: Instant) -> Vec<u8> {
         let mut written = Vec::new();
         loop {
             let due = outgoing.due(now).to_vec();
@@ -325,12 +325,12 @@ mod tests {
         outgoing.type_in(&keys);
         assert_eq!(outgoing.delay(now), 2 * SIGNAL_PAUSE);
         for (count, expected) in [b"a\x03".as_slice(), b"b\x1c\x03", b"\x03c", b""].into_iter().enumerate() {
-            assert_eq!(written(&mut outgoing, now + SIGNAL_PAUSE * count as u32), expected, "{count}");
+            assert_eq!(write_due(&mut outgoing, now + SIGNAL_PAUSE * count as u32), expected, "{count}");
         }
         let mut raw = Keystrokes::default();
         raw.text(b"\x03\x03\0\0");
         raw.pause_between_signals(&[0; 3]);
-        assert!(raw.pauses.is_empty(), "the program gets the characters");
+        assert!(raw.pauses.is_empty(), "a program without signal keys receives the characters");
     }
 
     fn typed(keys: &[&[u8]]) -> Keystrokes {
@@ -344,13 +344,13 @@ mod tests {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"hello", b"\x1b", b"q", b"\x1b\x1b", b"x"]));
         assert_eq!(outgoing.delay(start), 2 * MAX_ESCAPE_PAUSE);
-        assert_eq!(written(&mut outgoing, start), b"hello\x1b");
+        assert_eq!(write_due(&mut outgoing, start), b"hello\x1b");
         assert_eq!(outgoing.held_until(), Some(start + MAX_ESCAPE_PAUSE));
-        assert_eq!(written(&mut outgoing, start + MAX_ESCAPE_PAUSE / 2), b"");
+        assert_eq!(write_due(&mut outgoing, start + MAX_ESCAPE_PAUSE / 2), b"");
         assert_eq!(outgoing.delay(start + MAX_ESCAPE_PAUSE / 2), MAX_ESCAPE_PAUSE * 3 / 2);
         let later = start + MAX_ESCAPE_PAUSE;
-        assert_eq!(written(&mut outgoing, later), b"q\x1b\x1b");
-        assert_eq!(written(&mut outgoing, later + MAX_ESCAPE_PAUSE), b"x");
+        assert_eq!(write_due(&mut outgoing, later), b"q\x1b\x1b");
+        assert_eq!(write_due(&mut outgoing, later + MAX_ESCAPE_PAUSE), b"x");
         assert_eq!((outgoing.written(), outgoing.held_until()), (10, None));
     }
 
@@ -358,20 +358,20 @@ mod tests {
     fn pause_extends_to_the_next_input_only() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"\x1b"]));
-        assert_eq!(written(&mut outgoing, start), b"\x1b");
+        assert_eq!(write_due(&mut outgoing, start), b"\x1b");
         assert_eq!((outgoing.held_until(), outgoing.delay(start)), (None, Duration::ZERO));
         outgoing.type_in(&typed(&[b"q"]));
-        assert_eq!(written(&mut outgoing, start), b"");
-        assert_eq!(written(&mut outgoing, start + MAX_ESCAPE_PAUSE), b"q");
+        assert_eq!(write_due(&mut outgoing, start), b"");
+        assert_eq!(write_due(&mut outgoing, start + MAX_ESCAPE_PAUSE), b"q");
     }
 
     #[test]
-    fn line_waits_longer_while_its_editor_works_but_not_forever() {
+    fn line_waits_for_a_busy_editor_within_a_limit() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         let mut lines = typed(&[b"cat", b"\r", b"one", b"\r"]);
         lines.pause_between_lines(false);
         outgoing.type_in(&lines);
-        assert_eq!(written(&mut outgoing, start), b"cat\r");
+        assert_eq!(write_due(&mut outgoing, start), b"cat\r");
         let mut now = start;
         while !outgoing.is_line_pause_over(now) {
             now += Duration::from_millis(10);
@@ -379,15 +379,15 @@ mod tests {
         assert_eq!(now, start + MAX_LINE_PAUSE);
         while outgoing.is_line_pause_over(now) {
             outgoing.prolong_pause(now);
-            assert_eq!(written(&mut outgoing, now), b"");
+            assert_eq!(write_due(&mut outgoing, now), b"");
             now = outgoing.held_until().unwrap();
         }
         assert!(now >= start + MAX_BUSY_LINE_PAUSE, "{:?}", now - start);
-        assert_eq!(written(&mut outgoing, now), b"one\r");
+        assert_eq!(write_due(&mut outgoing, now), b"one\r");
     }
 
     #[test]
-    fn pause_ends_early_only_for_a_quiet_answering_program() {
+    fn response_of_a_quiet_program_ends_the_pause_early() {
         let milliseconds = Duration::from_millis;
         let until = |reader, outputs: &[u64]| {
             let (mut outgoing, start) = (Outgoing::default(), Instant::now());
@@ -398,11 +398,11 @@ mod tests {
             (outgoing.held_until().unwrap() - start).as_millis()
         };
         assert_eq!(until(EscapeReader::Quiet, &[]), 1050);
-        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of earlier input");
+        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of earlier input does not end the pause");
         assert_eq!(until(EscapeReader::Quiet, &[5, 70]), 150);
         assert_eq!(until(EscapeReader::Quiet, &[105]), 165);
-        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it has not ended");
-        assert_eq!(until(EscapeReader::Noisy, &[105]), 1050, "a clock");
+        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "continuing output extends the pause");
+        assert_eq!(until(EscapeReader::Noisy, &[105]), 1050, "output of a noisy program is not a response");
         assert_eq!(until(EscapeReader::Readline, &[105]), 550);
         assert_eq!(EscapeReader::from_program_name(Some("node"), false), EscapeReader::Readline);
         assert_eq!(EscapeReader::from_program_name(Some("vim"), false), EscapeReader::Quiet);
@@ -419,13 +419,17 @@ mod tests {
         keystrokes.pause_between_lines(true);
         outgoing.type_in(&keystrokes);
         assert_eq!(outgoing.delay(start), 2 * MAX_LINE_PAUSE);
-        assert_eq!(written(&mut outgoing, start), b"read x\n");
+        assert_eq!(write_due(&mut outgoing, start), b"read x\n");
         assert!(outgoing.awaits_line_editor());
         outgoing.record_output(start + LINE_SILENCE);
-        assert_eq!(outgoing.held_until(), Some(start + 2 * LINE_SILENCE), "it may read again");
+        assert_eq!(
+            outgoing.held_until(),
+            Some(start + 2 * LINE_SILENCE),
+            "the pause ends after the silence of the editor"
+        );
         outgoing.end_pause();
-        assert_eq!(written(&mut outgoing, start), b"hello\n");
-        assert_eq!(written(&mut outgoing, start + MAX_LINE_PAUSE), b"ls\n");
+        assert_eq!(write_due(&mut outgoing, start), b"hello\n");
+        assert_eq!(write_due(&mut outgoing, start + MAX_LINE_PAUSE), b"ls\n");
         assert_eq!((outgoing.written(), outgoing.held_until()), (16, None));
     }
 
@@ -439,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_and_text_are_written_at_once() {
+    fn sequences_and_text_cause_no_pause() {
         let (mut outgoing, now) = (Outgoing::default(), Instant::now());
         let mut keystrokes = Keystrokes::default();
         keystrokes.text(b"\x1b[200~\x1b");
@@ -447,16 +451,16 @@ mod tests {
         keystrokes.key(b"\x1bq");
         outgoing.type_in(&keystrokes);
         outgoing.extend(*b"\x1b[c");
-        assert_eq!(written(&mut outgoing, now), b"\x1b[200~\x1b\x1b[A\x1bq\x1b[c");
+        assert_eq!(write_due(&mut outgoing, now), b"\x1b[200~\x1b\x1b[A\x1bq\x1b[c");
     }
 
     #[test]
-    fn nothing_waits_after_clearing() {
+    fn clear_ends_all_pauses() {
         let (mut outgoing, now) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"\x1b", b"q", b"\x1b"]));
-        assert_eq!(written(&mut outgoing, now), b"\x1b");
+        assert_eq!(write_due(&mut outgoing, now), b"\x1b");
         outgoing.clear();
         outgoing.extend(*b"abc");
-        assert_eq!(written(&mut outgoing, now), b"abc");
+        assert_eq!(write_due(&mut outgoing, now), b"abc");
     }
 }

@@ -69,7 +69,7 @@ pub(super) struct RowsSince {
 }
 
 impl RowsSince {
-    /// Returns the changed lines from the output of the last command on, and the line of the cursor, which the program
+    /// Returns the changed lines starting at the output of the last command, and the line of the cursor, which the program
     /// may have drawn anywhere.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
@@ -237,7 +237,7 @@ impl EndedOutput {
         let read = |range, format| excerpt::read_since_input(history, range, input_offset, limit, format);
         let mut output = match &self.rows {
             Some(rows) => excerpt::join_lines(rows.iter().cloned(), self.shell_output_start, limit),
-            None => read(input_offset..self.offset, excerpt::settle_keeping_blanks),
+            None => read(input_offset..self.offset, excerpt::settle_keeping_spaces),
         };
         let shell_output = match self.rows {
             Some(_) => self.shell_output_start..history.end(),
@@ -437,7 +437,7 @@ mod tests {
             self.rows.get(row).map(|cells| cells.iter().collect::<String>().trim_end().to_owned()).unwrap_or_default()
         }
 
-        /// Lines from a row on, without empty lines at the end.
+        /// Returns the lines starting at a row, without empty lines at the end.
         fn lines(&self, from: usize) -> Vec<String> {
             let mut lines: Vec<String> = Vec::new();
             for row in from..self.rows.len() {
@@ -464,8 +464,8 @@ mod tests {
         }
     }
 
-    /// A terminal with a client that looks at it occasionally.
-    struct Watched {
+    /// A terminal with a client that reads it occasionally.
+    struct WatchedTerminal {
         intake: OutputPipeline,
         marks: ScreenMarks,
         version: u64,
@@ -473,7 +473,7 @@ mod tests {
         input: (u64, u64),
     }
 
-    impl Watched {
+    impl WatchedTerminal {
         fn new() -> Self {
             Self::with(None, Size { cols: COLS as u16, rows: ROWS as u16 })
         }
@@ -482,7 +482,7 @@ mod tests {
             let transcript = Transcript::new(History::new(1 << 20), nonce.map(str::to_owned));
             let intake = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));
             let mut watched = Self { intake, marks: ScreenMarks::default(), version: 0, seen: (0, 0), input: (0, 0) };
-            watched.look();
+            watched.read_new();
             watched
         }
 
@@ -508,7 +508,7 @@ mod tests {
             self.marks.excerpt(&self.intake, Part::SinceInput, self.input, Limit::HeadAndTail(100_000))
         }
 
-        fn look(&mut self) -> Excerpt {
+        fn read_new(&mut self) -> Excerpt {
             let (from, version) = self.seen;
             let part = Part::New { from, version, reach: 0 };
             let excerpt = self.marks.excerpt(&self.intake, part, self.input, Limit::HeadAndTail(100_000));
@@ -536,7 +536,7 @@ mod tests {
         ]
     }
 
-    /// Checks the text shown to a client: every row changed since its last look, and nothing misleading.
+    /// Checks the text shown to a client: every row changed since its last read, and nothing misleading.
     fn check(shown: &Excerpt, before: &Reference, now: &Reference) -> Result<(), TestCaseError> {
         let changed: Vec<usize> =
             (before.top..now.rows.len()).filter(|row| before.text(*row) != now.text(*row)).collect();
@@ -565,10 +565,10 @@ mod tests {
         let was = before.lines(line).first().cloned().unwrap_or_default();
         let mut reported: Vec<&str> = shown.split('\n').collect();
         let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
-        let told_first = reported.remove(0);
+        let reported_first = reported.remove(0);
         // The open line is either continued or shown again in full.
-        let goes_on = first.strip_suffix(told_first).is_some_and(|known| known.trim_end() == was.trim_end());
-        prop_assert!(told_first == first || goes_on, "{told_first:?} of {first:?}, which was {was:?}");
+        let is_continued = first.strip_suffix(reported_first).is_some_and(|known| known.trim_end() == was.trim_end());
+        prop_assert!(reported_first == first || is_continued, "{reported_first:?} of {first:?}, which was {was:?}");
         prop_assert_eq!(reported, lines);
         Ok(())
     }
@@ -576,13 +576,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// For any output, any cuts and any looks, the client is shown every row changed since its last look in its
+        /// For any output, any cuts and any reads, the client is shown every row changed since its last look in its
         /// current form.
         #[test]
         fn client_is_shown_every_changed_row(
             portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),
         ) {
-            let (mut watched, mut reference) = (Watched::new(), Reference::new());
+            let (mut watched, mut reference) = (WatchedTerminal::new(), Reference::new());
             let mut before = reference.clone();
             for (pieces, looks) in portions {
                 for piece in pieces {
@@ -592,11 +592,11 @@ mod tests {
                 let screen = watched.intake.screen.text();
                 let expected: Vec<String> = (reference.top..reference.top + ROWS).map(|row| reference.text(row)).collect();
                 let expected = expected.join("\n");
-                prop_assert_eq!(screen.as_str(), expected.trim_end_matches('\n'), "the reference");
+                prop_assert_eq!(screen.as_str(), expected.trim_end_matches('\n'), "the screen equals the reference");
                 if looks {
-                    let shown = watched.look();
-                    check(&shown, &before, &reference).map_err(|error| {
-                        TestCaseError::fail(format!("{error}\nbefore {before:?}\nnow {reference:?}\nshown {shown:?}"))
+                    let excerpt = watched.read_new();
+                    check(&excerpt, &before, &reference).map_err(|error| {
+                        TestCaseError::fail(format!("{error}\nbefore {before:?}\nnow {reference:?}\nshown {excerpt:?}"))
                     })?;
                     before = reference.clone();
                 }
@@ -614,14 +614,14 @@ mod tests {
     /// Returns the replies to clients after the output of `portions`, which follows an input at a prompt: the text
     /// since the input, the output of the commands, and the new output.
     fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<CommandOutput>, String) {
-        let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
+        let mut watched = WatchedTerminal::with(Some("n1"), Size { cols: 30, rows: 12 });
         watched.print(ended(1).as_bytes());
-        watched.look();
+        watched.read_new();
         watched.enter();
         portions.into_iter().for_each(|portion| watched.print(portion));
         let since_input = watched.since_input();
         assert_eq!(since_input.tail, None);
-        (since_input.head, since_input.command_output, format!("{:?}", watched.look()))
+        (since_input.head, since_input.command_output, format!("{:?}", watched.read_new()))
     }
 
     #[test]
@@ -653,8 +653,8 @@ mod tests {
 
         /// The replies to clients do not depend on the cuts of the output of commands.
         #[test]
-        fn cut_position_does_not_matter_to_a_client(
-            commands in prop::collection::vec(prop::collection::vec(odd_piece(), 0..10), 1..4),
+        fn client_replies_are_the_same_for_any_division(
+            commands in prop::collection::vec(prop::collection::vec(unusual_piece(), 0..10), 1..4),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
             let mut bytes = Vec::new();
@@ -675,7 +675,7 @@ mod tests {
     }
 
     /// A piece of program output, or a sequence with modes that place characters elsewhere.
-    fn odd_piece() -> impl Strategy<Value = Vec<u8>> {
+    fn unusual_piece() -> impl Strategy<Value = Vec<u8>> {
         const ODD: [&str; 12] = [
             "\x1b[4h",
             "\x1b[4l",
@@ -699,31 +699,31 @@ mod tests {
     #[test]
     fn question_crossed_by_the_cursor_is_shown() {
         // inquirer up to version 9 ends each drawing like this.
-        let mut watched = Watched::new();
+        let mut watched = WatchedTerminal::new();
         watched.print(b"$ x\r\n? Name (a) \x1b[11D\x1b[11C");
-        assert_eq!(watched.look().head, "$ x\n? Name (a)");
+        assert_eq!(watched.read_new().head, "$ x\n? Name (a)");
         watched.print(b"\x1b[2K\x1b[G? Name b\x1b[8D\x1b[8C");
-        assert_eq!(watched.look().head, "? Name b");
+        assert_eq!(watched.read_new().head, "? Name b");
     }
 
     #[test]
     fn question_equal_to_an_earlier_one_is_shown() {
-        let mut watched = Watched::new();
+        let mut watched = WatchedTerminal::new();
         watched.print(b"\x1b[4;2HSure? ");
-        watched.look();
+        watched.read_new();
         watched.print(b"y\r\n\x1b[1;1H$ x\x1b[4;2HSure? \x1b[K");
-        let shown = watched.look();
-        let changed = shown.rows.unwrap().into_iter().filter(|line| line.is_changed).map(|line| line.text);
+        let excerpt = watched.read_new();
+        let changed = excerpt.rows.unwrap().into_iter().filter(|line| line.is_changed).map(|line| line.text);
         assert!(changed.map(|text| text.trim().to_owned()).any(|text| text == "Sure?"));
     }
 
     #[test]
     fn output_that_scrolled_far_is_shown_with_its_last_screen() {
-        let mut watched = Watched::new();
+        let mut watched = WatchedTerminal::new();
         let lines: String = (0..2000).map(|line| format!("{line}\r\n")).collect();
         watched.print(format!("{lines}a\r\nb\x1b[1Aé").as_bytes());
-        let shown = watched.look();
-        assert!(shown.head.starts_with("0\n1\n") && shown.rows.is_none(), "{shown:?}");
-        assert_eq!(shown.tail.as_deref(), Some("1997\n1998\n1999\naé\nb"));
+        let excerpt = watched.read_new();
+        assert!(excerpt.head.starts_with("0\n1\n") && excerpt.rows.is_none(), "{excerpt:?}");
+        assert_eq!(excerpt.tail.as_deref(), Some("1997\n1998\n1999\naé\nb"));
     }
 }

@@ -226,17 +226,17 @@ impl Shell {
     }
 
     /// Returns the exit code at the prompt after a client's line, if the prompt was shown.
-    pub(super) fn outcome_of(&self, number: u64) -> Option<Option<i32>> {
+    pub(super) fn line_outcome(&self, number: u64) -> Option<Option<i32>> {
         self.last_lines.iter().find(|line| line.number == number).and_then(|line| line.outcome)
     }
 
     /// Returns whether the shell ran no part of a client's line, although it contains something to run.
-    pub(super) fn ran_nothing_of(&self, number: u64) -> bool {
+    pub(super) fn line_ran_nothing(&self, number: u64) -> bool {
         self.last_lines.iter().any(|line| line.number == number && line.ran_nothing)
     }
 
     /// Returns whether this client typed the last line, and the shell ran no part of it.
-    pub(super) fn ran_nothing_last(&self, by: &str) -> bool {
+    pub(super) fn last_line_ran_nothing(&self, by: &str) -> bool {
         self.ran_nothing && self.last_lines.back().is_some_and(|line| line.by == by && line.number == self.lines)
     }
 
@@ -257,13 +257,13 @@ impl Shell {
 
     /// Returns whether the prompt after a client's line was shown, and the shell runs or has further lines.
     pub(super) fn is_past(&self, number: u64) -> bool {
-        self.outcome_of(number).is_some() && (self.running || self.unread_lines > 0)
+        self.line_outcome(number).is_some() && (self.running || self.unread_lines > 0)
     }
 
     /// Records the outcome of all lines that the shell has read.
     fn record_outcomes(&mut self, exit_code: Option<i32>, has_run: bool) {
-        let taken = self.lines - self.unread_lines as u64;
-        for line in self.last_lines.iter_mut().filter(|line| line.number <= taken && line.outcome.is_none()) {
+        let read_lines = self.lines - self.unread_lines as u64;
+        for line in self.last_lines.iter_mut().filter(|line| line.number <= read_lines && line.outcome.is_none()) {
             line.outcome = Some(exit_code);
             line.ran_nothing = line.has_text && !has_run;
         }
@@ -293,14 +293,14 @@ impl Shell {
                     self.folder = None;
                 }
                 // The shell reads an empty line without running a command.
-                let is_taken = std::mem::take(&mut self.line_taken);
+                let was_read = std::mem::take(&mut self.line_taken);
                 let has_begun = std::mem::take(&mut self.has_begun);
-                if !has_begun && is_taken {
+                if !has_begun && was_read {
                     self.unread_lines = self.unread_lines.saturating_sub(1);
                 }
                 if has_begun {
                     self.has_run = true;
-                } else if is_taken && self.sent {
+                } else if was_read && self.sent {
                     // The exit code belongs to an earlier command.
                     (self.has_run, self.is_exit_current) = (false, false);
                 }
@@ -329,7 +329,7 @@ impl Shell {
                 self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::MIN_PAUSE));
             }
             Mark::CommandStarted => {
-                // A shell may run the next line typed ahead without a prompt in between.
+                // A shell may run the next line typed ahead without a prompt in the meantime.
                 if self.has_begun && !self.running {
                     self.record_outcomes(self.last_exit, true);
                 }
@@ -431,7 +431,7 @@ impl Shell {
 mod tests {
     use super::*;
 
-    fn shell_that_shows_its_prompt(kind: Kind) -> Shell {
+    fn shell_showing_its_prompt(kind: Kind) -> Shell {
         let integration = IntegrationSession { kind, nonce: String::new(), files: None };
         let mut shell = Shell { expects_new_prompt: true, ..Shell::new(Some(integration), 0) };
         shell.apply(&Mark::PromptReady);
@@ -440,7 +440,7 @@ mod tests {
 
     /// Returns a shell at its prompt.
     fn shell_at_prompt() -> Shell {
-        let shell = shell_that_shows_its_prompt(Kind::Bash);
+        let shell = shell_showing_its_prompt(Kind::Bash);
         assert!(shell.is_idle());
         shell
     }
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn shell_setting_modes_after_its_prompt_is_busy_until_it_reads() {
         for kind in [Kind::Zsh, Kind::Posix] {
-            let mut shell = shell_that_shows_its_prompt(kind);
+            let mut shell = shell_showing_its_prompt(kind);
             assert!(!shell.is_idle() && shell.doubt.is_some(), "{kind:?}");
             shell.record_prompt();
             assert!(shell.is_idle() && shell.doubt.is_none(), "{kind:?}");
@@ -467,17 +467,17 @@ mod tests {
 
     /// A client types between the prompt and the mark of the line editor.
     #[test]
-    fn line_typed_before_the_editor_starts_is_not_past_its_prompt() {
-        let mut shell = shell_that_shows_its_prompt(Kind::Zsh);
+    fn line_typed_before_the_editor_starts_stays_pending() {
+        let mut shell = shell_showing_its_prompt(Kind::Zsh);
         shell.record_lines(1, true, Some("one"), 10);
         let line = shell.line_before("one", 10).unwrap();
         shell.apply(&Mark::EditorReady);
-        assert!(!shell.is_idle() && shell.has_unread_lines(), "the shell reads the line after its prompt");
-        assert!(shell.doubt.is_some(), "a shell that has read the line without a mark is checked");
+        assert!(!shell.is_idle() && shell.has_unread_lines(), "the line is still unread");
+        assert!(shell.doubt.is_some(), "a doubtful prompt is checked");
         apply(&mut shell, command(4));
         apply(&mut shell, [Mark::PromptReady, Mark::EditorReady]);
         assert!(shell.is_idle());
-        assert_eq!(shell.outcome_of(line), Some(Some(4)));
+        assert_eq!(shell.line_outcome(line), Some(Some(4)));
     }
 
     /// Two clients type one line each before the first command ends.
@@ -488,7 +488,7 @@ mod tests {
             shell.record_lines(1, true, Some("one"), 10);
             shell.record_lines(1, true, Some("other"), 20);
             let lines = [("one", 10), ("other", 20)].map(|(by, offset)| shell.line_before(by, offset).unwrap());
-            let outcomes = |shell: &Shell| lines.map(|line| shell.outcome_of(line));
+            let outcomes = |shell: &Shell| lines.map(|line| shell.line_outcome(line));
             apply(&mut shell, command(1));
             if has_prompt_between {
                 shell.apply(&Mark::PromptReady);
@@ -498,25 +498,25 @@ mod tests {
             apply(&mut shell, command(0));
             shell.apply(&Mark::PromptReady);
             assert_eq!(outcomes(&shell), [Some(Some(1)), Some(Some(0))]);
-            assert!(shell.is_idle(), "nothing is left to run");
+            assert!(shell.is_idle(), "no line is left to run");
         }
     }
 
     #[test]
-    fn line_read_by_a_program_has_that_programs_outcome() {
+    fn line_read_by_a_program_has_its_outcome() {
         let mut shell = shell_at_prompt();
         shell.record_lines(1, true, Some("one"), 10);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
         shell.record_lines(1, true, Some("one"), 20);
         let answer = shell.line_before("one", 20).unwrap();
         apply(&mut shell, [Mark::CommandEnded(Some(4)), Mark::PromptReady]);
-        assert_eq!(shell.outcome_of(answer), None, "the shell may still have to read it");
+        assert_eq!(shell.line_outcome(answer), None, "the line may still be unread");
         shell.record_prompt();
-        assert_eq!(shell.outcome_of(answer), Some(Some(4)));
+        assert_eq!(shell.line_outcome(answer), Some(Some(4)));
     }
 
     #[test]
-    fn line_without_effect_is_known_by_its_prompt() {
+    fn line_without_effect_is_recognised_at_the_next_prompt() {
         let nothing = [Mark::LineTaken, Mark::CommandEnded(Some(0)), Mark::PromptReady];
         let sent = |shell: &mut Shell, has_text| {
             shell.record_lines(1, has_text, Some("one"), 10);
@@ -529,32 +529,32 @@ mod tests {
                 shell.give_up_line();
             }
             apply(&mut shell, nothing.clone());
-            assert_eq!(shell.outcome_of(line), Some(None));
-            assert_eq!((shell.ran_nothing_of(line), shell.ran_nothing_last("one")), (expected, expected));
-            assert!(!shell.ran_nothing_last("other"));
+            assert_eq!(shell.line_outcome(line), Some(None));
+            assert_eq!((shell.line_ran_nothing(line), shell.last_line_ran_nothing("one")), (expected, expected));
+            assert!(!shell.last_line_ran_nothing("other"));
         }
-        // Typed while a command runs, with a prompt in between.
+        // Typed while a command runs, with a prompt in the meantime.
         let mut shell = shell_at_prompt();
         shell.record_lines(1, true, Some("other"), 5);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::CommandEnded(Some(0)), Mark::PromptReady]);
         apply(&mut shell, nothing);
-        assert_eq!((shell.outcome_of(line), shell.ran_nothing_of(line)), (Some(None), true));
+        assert_eq!((shell.line_outcome(line), shell.line_ran_nothing(line)), (Some(None), true));
         // A command without an end mark has run.
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted, Mark::PromptReady]);
-        assert!(!shell.ran_nothing_of(line) && !shell.ran_nothing_last("one"));
+        assert!(!shell.line_ran_nothing(line) && !shell.last_line_ran_nothing("one"));
         // The start-up files of a shell may read a line before its first prompt.
         let mut shell = Shell { expects_new_prompt: true, ..Shell::new(shell.integration, 0) };
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::PromptReady]);
         shell.record_prompt();
-        assert!(!shell.ran_nothing_of(line));
+        assert!(!shell.line_ran_nothing(line));
     }
 
     #[test]
-    fn wait_has_its_clients_last_line_at_its_start() {
+    fn wait_begins_at_the_last_line_of_its_client() {
         let mut shell = shell_at_prompt();
         for (by, offset) in [("one", 10), ("other", 20), ("one", 30)] {
             shell.record_lines(1, true, Some(by), offset);

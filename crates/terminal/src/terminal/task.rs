@@ -1293,14 +1293,14 @@ impl Task {
         let states = if reason == Reason::Match { States::default() } else { self.states() };
         let mut view = self.view(false, states);
         if reason == Reason::Prompt
-            && let Some(exit_code) = pending.own_line.and_then(|line| self.shell.outcome_of(line))
+            && let Some(exit_code) = pending.own_line.and_then(|line| self.shell.line_outcome(line))
         {
             view.exit_code = exit_code;
         }
         let ran_nothing = reason == Reason::Prompt
-            && match pending.own_line.filter(|line| self.shell.outcome_of(*line).is_some()) {
-                Some(line) => self.shell.ran_nothing_of(line),
-                None => pending.logged.as_ref().is_some_and(|wait| self.shell.ran_nothing_last(&wait.by)),
+            && match pending.own_line.filter(|line| self.shell.line_outcome(*line).is_some()) {
+                Some(line) => self.shell.line_ran_nothing(line),
+                None => pending.logged.as_ref().is_some_and(|wait| self.shell.last_line_ran_nothing(&wait.by)),
             };
         // Ignore errors: the caller may have disconnected.
         match pending.reply {

@@ -447,7 +447,7 @@ mod tests {
         pieces.iter().flat_map(|piece| viewers.pass(piece)).collect()
     }
 
-    const QUESTIONS: [&str; 49] = [
+    const QUERIES: [&str; 49] = [
         "\x1b[5n",
         "\x1b[6n",
         "\x1b[?6n",
@@ -499,7 +499,7 @@ mod tests {
         "\u{9a}",
     ];
 
-    const STATEMENTS: [&str; 31] = [
+    const NON_QUERIES: [&str; 31] = [
         "word",
         "\r\n",
         "\t",
@@ -535,16 +535,16 @@ mod tests {
 
     #[test]
     fn queries_are_removed_and_the_rest_is_forwarded() {
-        for question in QUESTIONS {
+        for question in QUERIES {
             let around = format!("a{question}b");
             assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), "ab", "{question:?}");
         }
-        for statement in STATEMENTS {
+        for statement in NON_QUERIES {
             let around = format!("a{statement}b");
             assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), around);
         }
-        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "immediate effects remain");
-        assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
+        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "control characters in a query take effect");
+        assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "a query ended by another sequence");
     }
 
     /// Remote output is passed on only if it is known to draw.
@@ -599,19 +599,19 @@ mod tests {
             "\x1bl",
             "\x1b`",
         ];
-        for other in others.into_iter().chain(QUESTIONS) {
+        for other in others.into_iter().chain(QUERIES) {
             let around = format!("a{other}b");
             // The rest of a sequence that another one ended is text.
-            let left = drawn(&[around.as_bytes()]);
-            let without_rest = left.replace("\x1b\\", "");
+            let output = drawn(&[around.as_bytes()]);
+            let without_rest = output.replace("\x1b\\", "");
             assert_eq!(without_rest, "ab", "{other:?}");
             let at_once: Vec<&[u8]> = around.as_bytes().chunks(1).collect();
-            assert_eq!(drawn(&at_once), left, "{other:?}, byte by byte");
+            assert_eq!(drawn(&at_once), output, "{other:?}, byte by byte");
         }
         let not_drawn = ["\x1b[22;0t", "\x1b[?0c", "\x1b]7;file://h/?\x1b\\", "\x1b_other\x1b\\"];
         let modes =
             ["\x1b[?1;1049;2004h", "\x1b[?1006l", "\x1b[4h", "\x1b[?2026h", "\x1b[=1;2u", "\x1b]133;A\x07", "\x1bc"];
-        for statement in STATEMENTS.into_iter().filter(|statement| !not_drawn.contains(statement)).chain(modes) {
+        for statement in NON_QUERIES.into_iter().filter(|statement| !not_drawn.contains(statement)).chain(modes) {
             let around = format!("a{statement}b");
             assert_eq!(drawn(&[around.as_bytes()]), around);
         }
@@ -666,11 +666,11 @@ mod tests {
             (format!("\x1bP{long}$qm\x1b\\"), ""),
         ];
         for (bytes, expected) in &cases {
-            let shown: String = bytes.escape_debug().take(60).collect();
-            let left = String::from_utf8_lossy(&passed(&[bytes.as_bytes()])).into_owned();
-            assert_eq!(left, *expected, "{shown}");
+            let input: String = bytes.escape_debug().take(60).collect();
+            let output = String::from_utf8_lossy(&passed(&[bytes.as_bytes()])).into_owned();
+            assert_eq!(output, *expected, "{input}");
             let at_once: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
-            assert_eq!(String::from_utf8_lossy(&passed(&at_once)), *expected, "{shown}, byte by byte");
+            assert_eq!(String::from_utf8_lossy(&passed(&at_once)), *expected, "{input}, byte by byte");
         }
         // The first half of a C1 control, and the second half after a query.
         assert_eq!(passed(&[b"\xc2\x1b[6n\x9b6n"]), b"\x9b6n");
@@ -695,11 +695,11 @@ mod tests {
             assert!(viewers.pass(b"m\x1b\\\x07after").ends_with(b"after"), "{begin:?}");
         }
         let long = format!("\x1b[{}6nafter", "0".repeat(2 * MAX_SEQUENCE_BYTES));
-        assert_eq!(passed(&[long.as_bytes()]), b"after", "a question may have any length");
+        assert_eq!(passed(&[long.as_bytes()]), b"after", "a query of any length is removed");
     }
 
     #[test]
-    fn viewer_joining_in_the_middle_gets_later_output() {
+    fn viewer_joining_late_receives_later_output() {
         let mut viewers = QueryFilter::default();
         viewers.pass(b"\x1b]52;c;");
         viewers.reset();
@@ -718,7 +718,7 @@ mod tests {
     proptest! {
         #[test]
         fn terminal_shows_the_filtered_output_without_answering(
-            pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..37], &STATEMENTS[..]].concat()), 0..40),
+            pieces in prop::collection::vec(prop::sample::select([&QUERIES[..37], &NON_QUERIES[..]].concat()), 0..40),
         ) {
             let bytes = pieces.concat().into_bytes();
             let (replies, shown) = answers_and_screen(&passed(&[&bytes]));
@@ -736,19 +736,19 @@ mod tests {
             cut in prop::num::u8::ANY,
         ) {
             let mut bytes = pieces.concat().into_bytes();
-            let left = passed(&[&bytes]);
-            prop_assert_eq!(answers_and_screen(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+            let output = passed(&[&bytes]);
+            prop_assert_eq!(answers_and_screen(&output).0.escape_ascii().to_string(), "", "{}", output.escape_ascii());
             // Even if a character is cut in two.
             if !bytes.is_empty() {
                 bytes.remove(usize::from(cut) % bytes.len());
-                let left = passed(&[&bytes]);
-                prop_assert_eq!(answers_and_screen(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+                let output = passed(&[&bytes]);
+                prop_assert_eq!(answers_and_screen(&output).0.escape_ascii().to_string(), "", "{}", output.escape_ascii());
             }
         }
 
         #[test]
-        fn cut_position_of_the_output_does_not_matter(
-            pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..], &STATEMENTS[..]].concat()), 0..20),
+        fn output_is_filtered_the_same_for_any_division(
+            pieces in prop::collection::vec(prop::sample::select([&QUERIES[..], &NON_QUERIES[..]].concat()), 0..20),
             noise in prop::collection::vec(prop::sample::select(b"a6;?[]\x1b\x07\x18P\\0nqG_$\xc2\x9b\x9d\n".to_vec()), 0..60),
             at in any::<prop::sample::Index>(),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),

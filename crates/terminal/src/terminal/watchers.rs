@@ -160,15 +160,31 @@ mod tests {
         let slower = update(6, 80, &["a", "B", "C"]);
         assert_eq!(update_for(&mut watchers, Some(5), &slower).rows, Some(vec![2]));
         assert_eq!(update_for(&mut watchers, Some(3), &slower).rows, Some(vec![1, 2]));
-        assert_eq!(update_for(&mut watchers, Some(2), &slower).rows, None, "no row of it was noted");
-        assert_eq!(update_for(&mut watchers, Some(6), &update(7, 90, &["a", "B", "C"])).rows, None, "another size");
+        assert_eq!(
+            update_for(&mut watchers, Some(2), &slower).rows,
+            None,
+            "the rows of an unrecorded version are unknown"
+        );
+        assert_eq!(
+            update_for(&mut watchers, Some(6), &update(7, 90, &["a", "B", "C"])).rows,
+            None,
+            "a resized screen is sent whole"
+        );
         assert_eq!(update_for(&mut watchers, Some(7), &update(8, 90, &["a", "B", "C"])).rows, Some(Vec::new()));
-        assert_eq!(update_for(&mut watchers, Some(8), &update(9, 90, &["a", "B"])).rows, None, "fewer rows");
-        assert_eq!(update_for(&mut watchers, Some(9), &update(10, 90, &["a", "B", "C"])).rows, None, "more rows");
+        assert_eq!(
+            update_for(&mut watchers, Some(8), &update(9, 90, &["a", "B"])).rows,
+            None,
+            "a lower screen is sent whole"
+        );
+        assert_eq!(
+            update_for(&mut watchers, Some(9), &update(10, 90, &["a", "B", "C"])).rows,
+            None,
+            "a higher screen is sent whole"
+        );
         assert_eq!(
             update_for(&mut watchers, Some(99), &update(11, 90, &["a", "B", "C"])).rows,
             None,
-            "a future version"
+            "a future version is unknown"
         );
     }
 
@@ -183,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_date_viewer_waits_and_a_departed_one_is_forgotten() {
+    fn current_viewer_waits_and_disconnected_one_is_dropped() {
         let mut watchers = ScreenWatchers::default();
         let (stays, _receiver) = oneshot::channel();
         let (leaves, _) = oneshot::channel();
@@ -201,11 +217,11 @@ mod tests {
         let first = whole.onto(None).unwrap();
         let delta = update_for(&mut watchers, Some(1), &update(2, 80, &["a", "B"]));
         assert_eq!(delta.clone().onto(Some(first.picture)).unwrap().picture, update(2, 80, &["a", "B"]).picture);
-        assert!(delta.clone().onto(None).is_none(), "nothing is known");
+        assert!(delta.clone().onto(None).is_none(), "a delta needs a known screen");
         let smaller = update(1, 80, &["a"]).picture;
-        assert!(delta.clone().onto(Some(smaller)).is_none(), "there is no such row");
+        assert!(delta.clone().onto(Some(smaller)).is_none(), "the row is outside the screen");
         for other in [update(1, 70, &["a", "b"]), update(1, 80, &["a", "b", "c"])] {
-            assert!(delta.clone().onto(Some(other.picture)).is_none(), "it has another size");
+            assert!(delta.clone().onto(Some(other.picture)).is_none(), "the known screen has a different size");
         }
     }
 
@@ -233,14 +249,14 @@ mod tests {
                         texts[row] = text;
                     }
                 }
-                let shown: Vec<&str> = texts.iter().map(String::as_str).collect();
-                let update = update(version, cols, &shown);
+                let rows_of_text: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let update = update(version, cols, &rows_of_text);
                 for viewer in looking {
                     let (known, picture) = &mut viewers[viewer];
-                    let seen = update_for(&mut watchers, *known, &update).onto(picture.take());
-                    prop_assert!(seen.is_some(), "the delta does not fit");
-                    prop_assert_eq!(seen.as_ref().map(|seen| &seen.picture), Some(&update.picture));
-                    (*known, *picture) = (Some(version), seen.map(|seen| seen.picture));
+                    let whole_update = update_for(&mut watchers, *known, &update).onto(picture.take());
+                    prop_assert!(whole_update.is_some(), "the delta fits the known screen");
+                    prop_assert_eq!(whole_update.as_ref().map(|whole_update| &whole_update.picture), Some(&update.picture));
+                    (*known, *picture) = (Some(version), whole_update.map(|whole_update| whole_update.picture));
                 }
             }
         }

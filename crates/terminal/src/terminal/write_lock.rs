@@ -107,37 +107,37 @@ mod tests {
 
     #[test]
     fn holder_excludes_others_from_typing_and_holding() {
-        let mut seat = WriteLock::default();
-        assert_eq!(seat.admits(None), Ok(()));
-        seat.acquire(ann(), key("a"), 10).unwrap();
-        assert_eq!(seat.admits(None), Err(ann()));
-        assert_eq!(seat.admits(Some(&key("b"))), Err(ann()));
-        assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
+        let mut lock = WriteLock::default();
+        assert_eq!(lock.admits(None), Ok(()));
+        lock.acquire(ann(), key("a"), 10).unwrap();
+        assert_eq!(lock.admits(None), Err(ann()));
+        assert_eq!(lock.admits(Some(&key("b"))), Err(ann()));
+        assert_eq!(lock.admits(Some(&key("a"))), Ok(()));
         let bob = LockHolder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
-        assert_eq!(seat.acquire(bob, key("b"), 11), Err(ann()));
-        seat.give_back(&key("b"), None, SystemTime::UNIX_EPOCH, 12);
-        assert_eq!(seat.holder(), Some(&ann()), "a stranger's key releases nothing");
+        assert_eq!(lock.acquire(bob, key("b"), 11), Err(ann()));
+        lock.give_back(&key("b"), None, SystemTime::UNIX_EPOCH, 12);
+        assert_eq!(lock.holder(), Some(&ann()), "another client's key does not release the lock");
     }
 
     #[test]
-    fn events_are_reported_once_from_the_first_hold_on() {
-        let mut seat = WriteLock::default();
+    fn handover_covers_all_holds_since_the_last_report() {
+        let mut lock = WriteLock::default();
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
         for (taken, given) in [(10, 20), (30, 40)] {
-            seat.acquire(ann(), key("a"), taken).unwrap();
-            seat.give_back(&key("a"), (given == 20).then(|| "see /etc".to_owned()), later, given);
+            lock.acquire(ann(), key("a"), taken).unwrap();
+            lock.give_back(&key("a"), (given == 20).then(|| "see /etc".to_owned()), later, given);
         }
-        let reported = seat.take_handed_back().unwrap();
+        let reported = lock.take_handed_back().unwrap();
         assert_eq!((reported.from, reported.to, reported.until), (10, 40, later));
-        assert_eq!(reported.note.as_deref(), Some("see /etc"), "a hold without a note keeps the previous note");
-        assert!(seat.take_handed_back().is_none());
+        assert_eq!(reported.note.as_deref(), Some("see /etc"), "a release without a note keeps the previous note");
+        assert!(lock.take_handed_back().is_none());
     }
 
     #[test]
     fn returning_holder_with_the_key_still_holds() {
-        let mut seat = WriteLock::default();
-        seat.acquire(ann(), key("a"), 10).unwrap();
-        assert_eq!(seat.acquire(ann(), key("a"), 50), Ok(()));
-        assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
+        let mut lock = WriteLock::default();
+        lock.acquire(ann(), key("a"), 10).unwrap();
+        assert_eq!(lock.acquire(ann(), key("a"), 50), Ok(()));
+        assert_eq!(lock.admits(Some(&key("a"))), Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! The line that the program is writing, and the cursor's column in the line.
 //!
 //! Motions of the cursor within a line write no text. They take effect with the next character: the history receives
-//! backspaces for a motion to the left, the existing text for a motion to the right, and blanks after the end of the
+//! backspaces for a motion to the left, the existing text for a motion to the right, and spaces after the end of the
 //! line. Motions without a following character change nothing. This module renders the line only when it needs a
 //! column, and renders each character once.
 
@@ -105,7 +105,7 @@ impl OpenLine {
         self.rendered.width().saturating_sub(row.end).div_ceil(self.columns)
     }
 
-    /// Returns whether the row below the cursor contains only a blank at its beginning. Line editors draw it after a
+    /// Returns whether the row below the cursor contains only a space at its beginning. Line editors draw it after a
     /// full row, to move the cursor to the next row.
     pub(super) fn is_blank_below(&mut self, history: &History) -> bool {
         let Some(row) = self.row(history).filter(|_| self.render(history)) else { return false };
@@ -307,7 +307,7 @@ impl OpenLine {
         self.is_rewound = continues_below;
     }
 
-    /// Replaces the columns from `start` on by `text`, without moving the cursor. A cursor after the last column of a
+    /// Replaces the columns starting at `start` by `text`, without moving the cursor. A cursor after the last column of a
     /// row stays there if `text` ends there.
     fn replace(&mut self, history: &mut History, row: Row, start: usize, text: &str) {
         let Some(column) = self.column(history) else { return };

@@ -293,13 +293,13 @@ async fn approved_input_is_refused_after_terminal_mode_changes() {
         let _ = session.0.record_state("gate".to_owned()).await.unwrap();
         let mut stty = std::process::Command::new("stty");
         assert!(stty.args(["-F", device.trim(), "intr", "#"]).status().unwrap().success());
-        let refused = type_approved(&session, "gate", "yes # all\n").await.unwrap_or_default();
-        assert!(refused.contains("settings of the terminal"), "{shell}: {refused}");
+        let refusal = type_approved(&session, "gate", "yes # all\n").await.unwrap_or_default();
+        assert!(refusal.contains("settings of the terminal"), "{shell}: {refusal}");
     }
 }
 
 #[tokio::test]
-async fn approved_input_is_refused_if_files_of_the_shell_moved() {
+async fn approved_input_is_refused_if_open_files_changed() {
     // The shell itself reports no change.
     let changes = [
         (": $(head -c 1 <&3)", "file descriptor 3"),
@@ -332,7 +332,7 @@ async fn approved_input_is_refused_if_files_of_the_shell_moved() {
 }
 
 #[tokio::test]
-async fn trap_during_review_is_named_before_and_refused_after() {
+async fn trap_is_reported_at_the_gate_and_a_later_one_refused() {
     for shell in ["bash", "zsh"] {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -341,13 +341,13 @@ async fn trap_during_review_is_named_before_and_refused_after() {
         assert!(traps.iter().any(|trap| trap.ends_with("USR2")), "{shell}: {traps:?}");
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
         // bash runs a trap when its line editor is active, at the latest at the next exchange.
-        let refused = type_approved(&session, "gate", "release\n").await.unwrap_or_default();
-        assert!(refused.contains("function release"), "{shell}: {refused}");
+        let refusal = type_approved(&session, "gate", "release\n").await.unwrap_or_default();
+        assert!(refusal.contains("function release"), "{shell}: {refusal}");
     }
 }
 
 #[tokio::test]
-async fn trap_setting_the_line_during_comparison_adds_nothing() {
+async fn trap_during_the_comparison_adds_no_text() {
     let traps = [
         "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=${#READLINE_LINE}' USR2",
         "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=12' DEBUG",
@@ -371,7 +371,7 @@ async fn trap_setting_the_line_during_comparison_adds_nothing() {
 }
 
 #[tokio::test]
-async fn line_begun_by_others_hides_no_change() {
+async fn unentered_text_of_others_hides_no_change() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.type_in("echo begun; ").await;
@@ -393,19 +393,19 @@ async fn incomparable_content_is_reported_and_other_program_refused() {
     let session = world.open(&["bash"]).await;
     session.type_in("cat\n").await;
     session.wait_until("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
-    let noted = session.0.record_state("gate".to_owned()).await.unwrap();
-    assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
+    let state = session.0.record_state("gate".to_owned()).await.unwrap();
+    assert_eq!(state, NotedState::Program { program: Some("cat".to_owned()) });
     assert_eq!(type_approved(&session, "gate", "to cat\n").await, None);
     session.0.record_state("next gate".to_owned()).await.unwrap();
     session.type_in("\u{4}").await;
     session.prompt().await;
     let input = Input { text: "rm x\n".to_owned(), approved_at: Some("next gate".to_owned()), ..Input::default() };
-    let refused = session.0.send(input.clone()).await;
-    assert!(matches!(refused, Err(InputError::Changed(_))), "the shell would have run it: {refused:?}");
+    let result = session.0.send(input.clone()).await;
+    assert!(matches!(result, Err(InputError::Changed(_))), "the shell would have run it: {result:?}");
     // A terminal opened after the answer was not part of the question.
     session.0.send(Input { approved_at: Some("other".to_owned()), text: "true\n".to_owned(), ..input }).await.unwrap();
 
     let dash = world.open(&["dash"]).await;
-    let noted = dash.0.record_state("gate".to_owned()).await.unwrap();
-    assert!(matches!(noted, NotedState::Program { .. } | NotedState::Unknown { .. }), "{noted:?}");
+    let state = dash.0.record_state("gate".to_owned()).await.unwrap();
+    assert!(matches!(state, NotedState::Program { .. } | NotedState::Unknown { .. }), "{state:?}");
 }

@@ -24,8 +24,8 @@ async fn wait_for_input_ends_at_a_question_after_exec() {
             let wait = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
             for _ in 0..2 {
                 let (waited, view) = session.waits(wait.clone()).await;
-                let seen = (waited.reason, waited.replaced_by);
-                assert_eq!(seen, (Reason::Input, None), "{shell}, {program}:\n{}", view.screen);
+                let outcome = (waited.reason, waited.replaced_by);
+                assert_eq!(outcome, (Reason::Input, None), "{shell}, {program}:\n{}", view.screen);
             }
         }
     }
@@ -52,7 +52,7 @@ async fn wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
 }
 
 #[tokio::test]
-async fn asking_command_returns_and_keeps_running() {
+async fn command_waiting_for_input_returns_and_keeps_running() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -87,7 +87,7 @@ async fn unentered_line_is_reported_and_does_not_end_a_command() {
 }
 
 #[tokio::test]
-async fn shell_without_marks_asks_at_its_prompt() {
+async fn unmarked_shell_waits_for_input_at_its_prompt() {
     let world = World::new();
     let session = world.open(&["dash"]).await;
     session.type_in("sleep 0.4; echo over\n").await;
@@ -97,7 +97,7 @@ async fn shell_without_marks_asks_at_its_prompt() {
 }
 
 #[tokio::test]
-async fn silently_working_program_does_not_ask() {
+async fn silent_busy_program_does_not_wait_for_input() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.type_in("sleep 30\n").await;
@@ -204,7 +204,7 @@ async fn match_ends_a_wait_only_once_the_program_reads_input() {
 }
 
 #[tokio::test]
-async fn hidden_question_is_a_different_question() {
+async fn wait_distinguishes_hidden_and_shown_questions() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     for (read, reads, reason) in [

@@ -264,7 +264,7 @@ async fn non_shell_is_not_integrated_and_keeps_its_output() {
 }
 
 #[tokio::test]
-async fn line_at_an_unmarked_prompt_is_not_corrupted() {
+async fn text_at_an_unmarked_prompt_is_kept() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     start(&session, "PS1='ana@box:~$ ' bash --norc").await;
@@ -323,7 +323,7 @@ async fn last_line_of_a_killed_inner_bash_is_output() {
 }
 
 #[tokio::test]
-async fn background_interpreter_asks_nothing_and_takes_entries() {
+async fn background_interpreter_accepts_entries() {
     let rows = [
         (
             "node",

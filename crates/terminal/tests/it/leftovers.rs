@@ -22,7 +22,7 @@ const LEFT_ON: [&str; 13] = [
 ];
 
 #[tokio::test]
-async fn shell_gets_its_terminal_back_unchanged() {
+async fn modes_of_ended_programs_are_reset() {
     for shell in SHELLS {
         for left_on in LEFT_ON {
             let world = World::new();
@@ -48,13 +48,13 @@ async fn shell_gets_its_terminal_back_unchanged() {
             let screen = session.view().await.screen;
             assert!(screen.starts_with("178\n") || screen.starts_with("179\n"), "{shell}: {left_on}:\n{screen}");
             // A watching person's terminal is reset as well.
-            let mut shown = Vec::new();
+            let mut viewer_bytes = Vec::new();
             while let Ok(output) = viewer.output.try_recv() {
                 if let Output::Bytes(bytes) = output {
-                    shown.extend_from_slice(&bytes);
+                    viewer_bytes.extend_from_slice(&bytes);
                 }
             }
-            let shown = String::from_utf8_lossy(&shown).into_owned();
+            let viewer_output = String::from_utf8_lossy(&viewer_bytes).into_owned();
             let off = match left_on {
                 "\\033[?1049h" => "\x1b[?1049l",
                 "\\033[?47h" => "\x1b[?47l",
@@ -64,7 +64,7 @@ async fn shell_gets_its_terminal_back_unchanged() {
                 "\\033[4h" => "\x1b[4l",
                 _ => "",
             };
-            assert!(shown.contains(off), "{shell}: {left_on}: {shown:?}");
+            assert!(viewer_output.contains(off), "{shell}: {left_on}: {viewer_output:?}");
         }
     }
 }

@@ -121,9 +121,9 @@ async fn command_is_not_joined_to_text_at_the_prompt() {
             session.type_in(text).await;
             tokio::time::sleep(Duration::from_millis(800)).await;
         }
-        let refused = session.0.run(request("echo hi; false")).await;
-        let is_refused = matches!(refused, Err(RunError::HalfTyped { .. } | RunError::Busy { .. }));
-        assert!(is_refused, "{shell} {inner}: {refused:?}");
+        let result = session.0.run(request("echo hi; false")).await;
+        let is_refused = matches!(result, Err(RunError::HalfTyped { .. } | RunError::Busy { .. }));
+        assert!(is_refused, "{shell} {inner}: {result:?}");
         session.0.send(pressed("ctrl-c")).await.unwrap();
         session.waits(until_input()).await;
         let result = session.0.run(request("echo hi")).await.unwrap();

@@ -32,8 +32,8 @@ async fn streams_are_separate_without_a_terminal() {
     assert_eq!(piped.wait().await.unwrap(), Exit { code: 4, signal: None });
     assert!(out.starts_with("got hello\n") && out.contains("/dev/tty"), "{out}");
     assert_eq!(err, "/\n");
-    assert!(piped.take_stdin().is_none(), "a stream is given away once");
-    assert!(piped.wait().await.is_err(), "an end is reported once");
+    assert!(piped.take_stdin().is_none(), "standard input can be taken only once");
+    assert!(piped.wait().await.is_err(), "the exit is reported only once");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn dropped_program_is_ended_with_its_family() {
 }
 
 #[tokio::test]
-async fn reasons_of_a_failed_start_are_distinguished() {
+async fn failed_start_reports_its_reason() {
     let programs = Programs::new();
     let nothing = PipedSpec { arguments: vec!["no-such-program".into()], ..spec("") };
     assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));
@@ -79,8 +79,9 @@ async fn reasons_of_a_failed_start_are_distinguished() {
 #[tokio::test]
 async fn orphan_of_an_ended_process_is_found_by_its_mark() {
     let family = format!("left {}", std::process::id());
-    let named = PipedSpec { family: Some(family.clone()), ..spec("setsid sleep 1000 & echo $!; exec sleep 1000") };
-    let mut piped = Programs::new().start(named).await.unwrap();
+    let spec_with_family =
+        PipedSpec { family: Some(family.clone()), ..spec("setsid sleep 1000 & echo $!; exec sleep 1000") };
+    let mut piped = Programs::new().start(spec_with_family).await.unwrap();
     let mut reader = BufReader::new(piped.take_stdout().unwrap());
     let mut line = String::new();
     reader.read_line(&mut line).await.unwrap();
@@ -88,5 +89,5 @@ async fn orphan_of_an_ended_process_is_found_by_its_mark() {
     assert!(is_running(line.trim()));
     assert!(Programs::new().end_left(&family).await.is_empty());
     assert!(!is_running(line.trim()));
-    assert!(piped.wait().await.is_ok(), "it has ended");
+    assert!(piped.wait().await.is_ok(), "the program has exited");
 }

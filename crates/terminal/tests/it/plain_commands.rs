@@ -103,7 +103,7 @@ async fn command_without_effect_has_no_outcome() {
         assert_eq!(session.output_of("echo all").await, ("all\n".into(), Some(0)));
     }
     session.type_in("echo \"a!nothing\"\n").await;
-    assert_eq!(session.prompt().await.exit_code, None, "an event that was not found");
+    assert_eq!(session.prompt().await.exit_code, None, "an unknown history event has no exit code");
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn exit_message_of_a_shell_is_not_output() {
 }
 
 #[tokio::test]
-async fn prompt_before_a_typed_line_is_not_the_one_after_it() {
+async fn earlier_prompt_does_not_end_a_wait() {
     for (shell, file, slow) in [
         ("bash", ".bashrc", "PROMPT_COMMAND='sleep 0.4'"),
         ("zsh", ".zshrc", "precmd() { sleep 0.4 }"),

@@ -219,7 +219,7 @@ async fn endless_output_is_bounded_and_blocks_no_client() {
     let world = World::with(Options { history_budget: 64 * 1024, ..Options::default() });
     let bash = world.bash().await;
     bash.type_in("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
-    assert!(!bash.0.view(false).await.unwrap().screen.is_empty(), "a flooded terminal answers");
+    assert!(!bash.0.view(false).await.unwrap().screen.is_empty(), "a flooding terminal still answers");
     bash.expect_text("over_2").await;
     let excerpt = bash.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap();
     assert!(excerpt.dropped_before.is_some());
@@ -238,7 +238,7 @@ async fn output_beyond_memory_is_read_from_disk() {
     let excerpt = bash.0.read(Part::SinceInput, Limit::HeadAndTail(2000)).await.unwrap();
     assert_eq!(excerpt.dropped_before, None);
     assert!(excerpt.head.starts_with("1\n2\n3\n") && excerpt.left_out > 1_900_000, "{}", excerpt.head);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file is unnamed");
     bash.closes().await;
 }
 
@@ -333,11 +333,11 @@ async fn typed_but_unentered_text_is_reported_as_such() {
     assert_eq!(waited.reason, Reason::Timeout);
     let found = waited.found.unwrap();
     assert!(found.in_echo);
-    assert!(waited.offset >= found.range.unwrap().end, "the next wait does not search there again");
+    assert!(waited.offset >= found.range.unwrap().end, "the next wait searches after this match");
 }
 
 #[tokio::test]
-async fn text_arrives_unchanged_however_long_and_unusual() {
+async fn long_and_unusual_text_arrives_unchanged() {
     let world = World::new();
     let bash = world.bash().await;
     for (number, text) in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"].into_iter().enumerate() {
@@ -353,7 +353,7 @@ async fn text_arrives_unchanged_however_long_and_unusual() {
     bash.type_in(&format!(": {long}\n")).await;
     assert_eq!(bash.prompt().await.exit_code, Some(0));
     bash.type_in("echo ${#_}_characters\n").await;
-    assert_eq!(bash.expect_text(r"\d+_characters").await, "9_characters", "the last word of 200 KB");
+    assert_eq!(bash.expect_text(r"\d+_characters").await, "9_characters", "the last word of 200 KB has arrived");
 }
 
 #[tokio::test]
@@ -392,7 +392,7 @@ async fn resize_reaches_the_program() {
 }
 
 #[tokio::test]
-async fn lingering_children_are_ended_with_the_terminal() {
+async fn remaining_children_are_killed_at_close() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("7{}", std::process::id());
@@ -403,8 +403,8 @@ async fn lingering_children_are_ended_with_the_terminal() {
     .await;
     bash.expect_text("started_2").await;
     let running = || {
-        let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
-        String::from_utf8(listed.stdout).unwrap().lines().count()
+        let pgrep = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
+        String::from_utf8(pgrep.stdout).unwrap().lines().count()
     };
     assert_eq!(running(), 4);
     bash.closes().await;
@@ -412,7 +412,7 @@ async fn lingering_children_are_ended_with_the_terminal() {
 }
 
 #[tokio::test]
-async fn hidden_child_is_remembered_and_ended() {
+async fn child_without_the_mark_is_killed() {
     let world = World::new();
     let bash = world.bash().await;
     let tag = format!("8{}", std::process::id());
@@ -426,20 +426,20 @@ async fn hidden_child_is_remembered_and_ended() {
     bash.type_in(&format!("python3 {}\n", file.display())).await;
     bash.expect_text("hidden_2").await;
     bash.closes().await;
-    let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
-    assert!(listed.stdout.is_empty(), "it has ended");
+    let pgrep = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
+    assert!(pgrep.stdout.is_empty(), "the child has exited");
     std::fs::remove_file(file).unwrap();
 }
 
 #[tokio::test]
-async fn ended_terminal_makes_room_for_a_running_one() {
+async fn ended_terminal_is_closed_for_a_new_one() {
     let world = World::with(Options { most: 2, ..Options::default() });
     let first = world.open(&["true"]).await;
     let (waited, _) = first.waits(wait_for("never")).await;
     assert_eq!(waited.reason, Reason::Exit);
     let _second = world.bash().await;
     let _third = world.bash().await;
-    assert!(world.terminals.get(first.0.id().as_str()).is_none(), "the ended one was closed");
+    assert!(world.terminals.get(first.0.id().as_str()).is_none(), "the terminal whose program exited was closed");
     assert!(world.terminals.open(World::spec(&["bash"])).await.is_err());
 }
 
@@ -455,19 +455,19 @@ async fn timed_out_wait_can_continue_in_the_middle_of_a_line() {
 }
 
 #[tokio::test]
-async fn failure_to_open_is_named() {
+async fn failed_opening_reports_its_reason() {
     let world = World::with(Options { most: 1, ..Options::default() });
-    let refused = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
-    assert_eq!(refused(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
-    assert_eq!(refused(World::spec(&["/etc/passwd"])).await, "program '/etc/passwd' may not be executed");
+    let open_error = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
+    assert_eq!(open_error(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
+    assert_eq!(open_error(World::spec(&["/etc/passwd"])).await, "program '/etc/passwd' may not be executed");
     let nowhere = Spec { folder: "/no/such/folder".into(), ..World::spec(&["bash"]) };
-    assert_eq!(refused(nowhere).await, "folder '/no/such/folder' does not exist");
+    assert_eq!(open_error(nowhere).await, "directory '/no/such/folder' does not exist");
     let _one = world.bash().await;
-    assert_eq!(refused(World::spec(&["bash"])).await, "1 terminals are open, which is the limit");
+    assert_eq!(open_error(World::spec(&["bash"])).await, "1 terminals are open, which is the limit");
 }
 
 #[tokio::test]
-async fn abandoned_wait_is_forgotten() {
+async fn dropped_wait_is_cancelled() {
     let world = World::new();
     let bash = world.bash().await;
     let abandoned = bash.0.wait(wait_for("never"));

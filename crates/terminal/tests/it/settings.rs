@@ -54,7 +54,7 @@ async fn readonly_variables_with_common_names_keep_exit_codes() {
 }
 
 #[tokio::test]
-async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
+async fn bash_with_stopped_jobs_needs_a_second_exit() {
     for exit in ["exit 4", "exit"] {
         let world = World::new();
         world.file(".bashrc", PROMPT);
@@ -74,7 +74,7 @@ async fn bash_stays_for_stopped_jobs_until_the_second_exit() {
 }
 
 #[tokio::test]
-async fn refused_exit_of_bash_has_its_message() {
+async fn refused_exit_of_bash_returns_its_message() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     let result = session.runs("exit 1 2").await;

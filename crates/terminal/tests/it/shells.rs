@@ -413,7 +413,7 @@ async fn shell_reports_are_correct_despite_customisation() {
 }
 
 #[tokio::test]
-async fn hooks_reset_at_run_time_do_no_lasting_harm() {
+async fn hooks_removed_at_run_time_are_restored() {
     for (shell, reset) in [
         ("bash", "PROMPT_COMMAND=true"),
         ("bash", "PROMPT_COMMAND=(); PS1='> '"),
@@ -463,8 +463,11 @@ async fn theme_resetting_the_prompt_is_supported() {
                 "{shell}"
             );
             let screen = session.view().await.screen;
-            let shown = screen.lines().last().unwrap();
-            assert!(shown.starts_with(&format!("[theme {code}")), "{shell}: the theme is shown its code:\n{screen}");
+            let last_row = screen.lines().last().unwrap();
+            assert!(
+                last_row.starts_with(&format!("[theme {code}")),
+                "{shell}: the theme receives the exit code:\n{screen}"
+            );
         }
     }
 }
@@ -494,9 +497,9 @@ async fn shell_replaced_by_exec_is_not_busy_and_has_no_prompt() {
             assert_eq!(waited.reason, Reason::Exit, "{shell}: {command}:\n{}", view.screen);
             assert!(waited.exit.is_none() && waited.replaced_by.is_some(), "{shell}: {waited:?}");
             assert_eq!(view.busy, None, "{shell}: {command}");
-            assert!(began.elapsed() < Duration::from_secs(30), "{shell}: it did not wait out its time");
-            let refused = session.0.variables(vec!["HOME".into()]).await;
-            assert!(matches!(refused, Err(VariablesError::NotIntegrated { program: Some(_) })), "{shell}: {refused:?}");
+            assert!(began.elapsed() < Duration::from_secs(30), "{shell}: the wait ended before its timeout");
+            let result = session.0.variables(vec!["HOME".into()]).await;
+            assert!(matches!(result, Err(VariablesError::NotIntegrated { program: Some(_) })), "{shell}: {result:?}");
         }
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -534,11 +537,11 @@ async fn nested_shell_is_distinguished_from_the_outer_one() {
         session.expect_text("[#$] $").await;
         session.type_in("echo not entered").await;
         eventually("the line is echoed", async || session.view().await.screen.contains("not entered")).await;
-        let refused = match session.try_command("echo inside").await {
-            Err(refused) => refused,
+        let error = match session.try_command("echo inside").await {
+            Err(error) => error,
             Ok(ran) => panic!("{shell}: {ran:?} on:\n{}", session.view().await.screen),
         };
-        assert!(matches!(&refused, RunError::Busy { program: Some(program) } if program == "script"), "{refused:?}");
+        assert!(matches!(&error, RunError::Busy { program: Some(program) } if program == "script"), "{error:?}");
         session.type_in("\u{15}").await;
         assert!(matches!(session.0.variables(vec!["HOME".into()]).await, Err(VariablesError::Busy { .. })));
         session.type_in("echo in_$((1+1)); exit\n").await;
@@ -696,21 +699,21 @@ async fn command_runs_in_its_given_directory() {
         assert_eq!(result.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
-        let refused = session.0.run(missing).await.unwrap_err();
+        let error = session.0.run(missing).await.unwrap_err();
         assert!(
-            matches!(&refused, RunError::NoFolder { folder, said } if folder == "/no/such" && said.contains(folder)),
-            "{shell}: {refused:?}"
+            matches!(&error, RunError::NoFolder { folder, said } if folder == "/no/such" && said.contains(folder)),
+            "{shell}: {error:?}"
         );
         assert!(!session.history().await.contains("ran\n"), "{shell}");
         let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
-        let refused = session.0.run(dash).await.unwrap_err();
-        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no directory called -");
+        let error = session.0.run(dash).await.unwrap_err();
+        assert!(matches!(error, RunError::NoFolder { .. }), "{shell}: there is no directory called -");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
     }
 }
 
 #[tokio::test]
-async fn megabyte_is_cut_to_its_ends_and_can_be_read_further() {
+async fn long_output_is_cut_and_readable_in_parts() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -745,8 +748,8 @@ async fn command_reading_the_terminal_is_left_running() {
         let result = session.0.run(asks).await.unwrap();
         assert_eq!((result.output.as_str(), result.exit_code, result.timed_out), ("asks\n", None, true), "{shell}");
         assert_eq!(session.view().await.busy, Some(true), "{shell}");
-        let refused = session.try_command("true").await.unwrap_err();
-        assert_eq!(refused, RunError::Busy { program: Some("cat".into()) }, "{shell}");
+        let error = session.try_command("true").await.unwrap_err();
+        assert_eq!(error, RunError::Busy { program: Some("cat".into()) }, "{shell}");
         session.type_in("\u{4}").await;
         session.prompt().await;
         assert_eq!(session.output_of("echo free").await.0, "free\n", "{shell}");
@@ -781,7 +784,7 @@ async fn permanently_busy_shell_refuses_a_command_after_a_while() {
 }
 
 #[tokio::test]
-async fn command_ending_the_shell_says_so() {
+async fn command_ending_the_shell_reports_its_exit() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -801,13 +804,13 @@ async fn command_ending_the_shell_says_so() {
 }
 
 #[tokio::test]
-async fn line_begun_by_a_person_is_not_corrupted() {
+async fn unentered_line_of_a_person_is_kept() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
         session.type_in("echo mi").await;
-        let refused = session.try_command("true").await.unwrap_err();
-        assert_eq!(refused, RunError::HalfTyped { text: "echo mi".into() }, "{shell}");
+        let error = session.try_command("true").await.unwrap_err();
+        assert_eq!(error, RunError::HalfTyped { text: "echo mi".into() }, "{shell}");
         session.type_in("ne\n").await;
         session.expect_text("^mine$").await;
         session.prompt().await;
@@ -815,11 +818,11 @@ async fn line_begun_by_a_person_is_not_corrupted() {
         assert_eq!(session.output_of("echo next").await.0, "next\n", "{shell}: withdrawn input does not count");
         session.type_in("\u{1b}[A").await;
         session.wait_until("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
-        let refused = session.try_command("true").await.unwrap_err();
-        assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
-        assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
+        let error = session.try_command("true").await.unwrap_err();
+        assert_eq!(error, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
+        assert!(error.to_string().contains("Ctrl-C"), "{error}");
         session.type_in("\u{15}").await;
-        session.wait_until("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        session.wait_until("the typed text was erased", |view| !view.screen.trim_end().ends_with("echo next")).await;
         assert_eq!(session.output_of("echo again").await.0, "again\n", "{shell}: the screen shows an empty line");
         session.type_in("sleep 0.2\nahe").await;
         session.expect_text("ahe").await;
@@ -921,8 +924,8 @@ async fn variables_are_set_for_the_shell_and_its_programs() {
         assert_eq!(session.output_of("sh -c 'echo $second'").await.0, "given\n", "{shell}");
         let fixed = if shell == "fish" { ("status", "") } else { ("fixed", "readonly fixed=1; ") };
         session.runs(&format!("{}true", fixed.1)).await;
-        let refused = session.0.set_variables(vec![(fixed.0.into(), "2".into())], false).await;
-        assert_eq!(refused, Err(VariablesError::Refused(vec![fixed.0.into()])), "{shell}");
+        let result = session.0.set_variables(vec![(fixed.0.into(), "2".into())], false).await;
+        assert_eq!(result, Err(VariablesError::Refused(vec![fixed.0.into()])), "{shell}");
         assert_eq!(session.output_of("echo alive").await.0, "alive\n", "{shell}");
     }
 }
@@ -963,13 +966,13 @@ async fn reading_variables_leaves_no_trace() {
         assert_eq!(session.output_of(last).await.0, reported, "{shell}");
         let typed = session.output_of(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
         assert!(!typed.contains("steplatch") && !typed.contains("set_by_us"), "{shell}:\n{typed}");
-        let left = std::fs::read_dir(world._integration.path().join("exchange")).unwrap().count();
-        assert_eq!(left, 0, "{shell}: the files of the exchange are gone");
+        let remaining_files = std::fs::read_dir(world._integration.path().join("exchange")).unwrap().count();
+        assert_eq!(remaining_files, 0, "{shell}: the files of the exchange are gone");
     }
 }
 
 #[tokio::test]
-async fn begun_line_survives_a_query_or_prevents_it() {
+async fn unentered_line_survives_or_prevents_a_query() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1007,8 +1010,8 @@ async fn variables_are_not_queried_during_a_command_or_by_bad_name() {
     }
     let world = World::new();
     let python = world.open(&["python3", "-q"]).await;
-    let refused = python.0.variables(vec!["HOME".into()]).await.unwrap_err();
-    assert!(matches!(refused, VariablesError::NotIntegrated { program: Some(_) }), "{refused:?}");
+    let error = python.0.variables(vec!["HOME".into()]).await.unwrap_err();
+    assert!(matches!(error, VariablesError::NotIntegrated { program: Some(_) }), "{error:?}");
 }
 
 #[tokio::test]
@@ -1032,7 +1035,7 @@ async fn unresponsive_shell_is_unharmed_and_reported_in_time() {
 }
 
 #[tokio::test]
-async fn many_clients_may_query_at_once() {
+async fn concurrent_queries_are_answered() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -1189,7 +1192,7 @@ async fn earlier_output_is_never_part_of_the_next_command() {
         for number in 0..streams {
             let stream = numbers.stream();
             std::fs::write(world.home.path().join("log"), &stream).unwrap();
-            let shown = format!("{shell}, stream {number}: {}", stream.escape_ascii());
+            let case = format!("{shell}, stream {number}: {}", stream.escape_ascii());
             // Run as a command, or typed as if by a person.
             if number % 2 == 0 {
                 session.runs("cat ~/log").await;
@@ -1198,7 +1201,7 @@ async fn earlier_output_is_never_part_of_the_next_command() {
                 session.prompt().await;
             }
             let result = session.runs(&format!("echo next {number}")).await;
-            assert_eq!((result.output.as_str(), result.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
+            assert_eq!((result.output.as_str(), result.exit_code), (&*format!("next {number}\n"), Some(0)), "{case}");
         }
     }
 }
@@ -1249,8 +1252,8 @@ async fn input_of_a_run_at_a_prompt_starts_on_an_empty_line() {
             let before = lines(&session.view().await);
             session.type_in(others).await;
             session.wait_until("the older line is shown", |view| lines(view) > before).await;
-            let refused = session.0.send(by_run("echo EVIL\n")).await;
-            assert!(matches!(refused, Err(InputError::LineStands { .. })), "{shell}, {editing}: {refused:?}");
+            let result = session.0.send(by_run("echo EVIL\n")).await;
+            assert!(matches!(result, Err(InputError::LineStands { .. })), "{shell}, {editing}: {result:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ async fn ssh_login_with_password_reports_exit_codes() {
     wait_for_question(&session, "(yes/no/[fingerprint])? ".trim_end()).await;
     session.type_in("yes\n").await;
     wait_for_question(&session, "password:").await;
-    assert!(session.view().await.password, "the password is asked for unseen");
+    assert!(session.view().await.password, "the password is read without echo");
     session.0.send(Input { text: format!("{PASSWORD}\n"), ..Input::default() }).await.unwrap();
     wait_for_question(&session, "$").await;
     let result = session.0.run(entry("echo there")).await.unwrap();
@@ -45,7 +45,7 @@ async fn ssh_login_with_password_reports_exit_codes() {
     assert_eq!((result.output.as_str(), result.exit_code), ("42\n", None));
     let block = "def f(x):\n    y = x\n\n    return y + 1\n\nprint(f(41))";
     let result = session.0.run(entry(block)).await.unwrap();
-    assert_eq!(result.output, "42\n", "a block with empty lines is entered whole");
+    assert_eq!(result.output, "42\n", "a block with empty lines is one entry");
     let result = session.0.run(entry("exit(3)")).await.unwrap();
     assert_eq!(result.exit_code, Some(3), "{result:?}");
     // The connection is cut: the outer shell is at its prompt.
@@ -105,7 +105,7 @@ async fn line_too_long_for_a_shell_over_ssh_is_refused() {
 }
 
 #[tokio::test]
-async fn remote_command_without_a_terminal_asks_nothing() {
+async fn remote_command_without_a_terminal_requests_no_input() {
     let server = Server::new();
     let world = World::new();
     let session = world.open(&["bash"]).await;
@@ -115,8 +115,8 @@ async fn remote_command_without_a_terminal_asks_nothing() {
         ("SSH 'sleep 1; echo done' | tr a-z A-Z", "DONE\n", 0),
         ("x=$(SSH 'sleep 1; echo done'); echo got $x", "got done\n", 0),
     ] {
-        let asked = CommandRequest { input: true, ..entry(&command.replace("SSH", &ssh)) };
-        let result = session.0.run(asked).await.unwrap();
+        let request = CommandRequest { input: true, ..entry(&command.replace("SSH", &ssh)) };
+        let result = session.0.run(request).await.unwrap();
         assert!(result.asks.is_none(), "{command}: {result:?}");
         assert_eq!((result.output.as_str(), result.exit_code), (output, Some(exit_code)), "{command}");
     }

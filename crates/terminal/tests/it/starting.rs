@@ -216,7 +216,7 @@ async fn line_too_long_for_a_multiplexed_program_is_refused() {
 }
 
 #[tokio::test]
-async fn prompt_within_another_terminal_is_seen() {
+async fn prompt_within_a_multiplexer_is_recognised() {
     let world = World::new();
     world.file(".bashrc", "PS1='ana@in:~$ '\n");
     world.file(".screenrc", "startup_message off\n");

@@ -62,10 +62,10 @@ async fn command_too_long_for_an_editorless_shell_is_refused() {
         let world = World::new();
         let session = world.open(&["bash"]).await;
         start(&session, &format!("PS1='$ ' {shell}")).await;
-        let refused = session.0.run(entry(&long("made-by-accident"))).await;
-        assert!(matches!(refused, Err(RunError::LineTooLong(_))), "{shell}: {refused:?}");
-        let refused = session.0.run(entry(&format!("true\n{}", long("made-by-accident")))).await;
-        assert!(matches!(refused, Err(RunError::LineTooLong(_))), "{shell}: {refused:?}");
+        let result = session.0.run(entry(&long("made-by-accident"))).await;
+        assert!(matches!(result, Err(RunError::LineTooLong(_))), "{shell}: {result:?}");
+        let result = session.0.run(entry(&format!("true\n{}", long("made-by-accident")))).await;
+        assert!(matches!(result, Err(RunError::LineTooLong(_))), "{shell}: {result:?}");
         assert_eq!(session.0.run(entry("ls")).await.unwrap().output, "", "{shell}");
     }
     for shell in ["bash", "zsh", "fish"] {
@@ -78,7 +78,7 @@ async fn command_too_long_for_an_editorless_shell_is_refused() {
     let session = world.open(&["bash"]).await;
     start(&session, "python3 -q").await;
     let result = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
-    assert_eq!(result.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has a line editor");
+    assert_eq!(result.output, format!("{}\n", 2 * MAX_LINE_BYTES), "a shell with a line editor accepts long lines");
 }
 
 #[tokio::test]
@@ -124,8 +124,8 @@ async fn empty_line_repeating_the_last_entry_is_refused() {
     let session = world.open(&["bash"]).await;
     for program in ["gdb -q", "printf 'x = 1\\ny = 2\\n' > two.py; python3 -m pdb two.py"] {
         start(&session, program).await;
-        let refused = session.0.run(entry("print(1)\n\nprint(2)")).await;
-        assert!(matches!(refused, Err(RunError::EmptyLine { .. })), "{program}: {refused:?}");
+        let result = session.0.run(entry("print(1)\n\nprint(2)")).await;
+        assert!(matches!(result, Err(RunError::EmptyLine { .. })), "{program}: {result:?}");
         session.type_in("\u{4}").await;
         session.waits(until_input()).await;
     }
@@ -151,7 +151,7 @@ async fn line_after_a_question_does_not_answer_it() {
 }
 
 #[tokio::test]
-async fn escape_and_the_next_key_are_two_keys_to_patient_programs() {
+async fn escape_and_the_next_key_arrive_as_two_keys() {
     let world = World::new();
     let node = "node -e \"const r = require('readline'); r.emitKeypressEvents(process.stdin); process.stdin.setRawMode(true); \
                 process.stdin.on('keypress', (_, k) => { console.log('<' + (k.meta ? 'meta-' : '') + k.name + '>'); \
@@ -318,7 +318,7 @@ async fn multi_line_entry_has_its_output_in_every_python() {
     let block = "def letter(word):\n    '''doc'''\n    if len(word) > 2:\n        for i, c in enumerate(word):\n            \
                  if i == 1:\n                print('in', c)\n\n    return len(word)\n\nprint(letter('abc'))";
     let pythons = pythons();
-    assert!(!pythons.is_empty(), "no Python is installed");
+    assert!(!pythons.is_empty(), "a Python is installed");
     for python in pythons {
         let world = World::new();
         let session = world.open(&["bash"]).await;

@@ -50,19 +50,19 @@ pub enum AskError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The host has ended, and its terminals with it.
-    #[error("the terminal host (pid {pid}) has ended, and its terminals with it; the next opening starts another one")]
+    #[error("the terminal host (pid {pid}) has exited, and its terminals with it; the next opening starts another one")]
     HostLost {
         /// The host's process id.
         pid: u32,
     },
     /// The host does not answer in time, as a stopped process. It may still execute the request.
-    #[error("the terminal host (pid {pid}) does not answer; `kill -CONT {pid}` continues it if it is stopped")]
+    #[error("the terminal host (pid {pid}) does not answer; if it is stopped, `kill -CONT {pid}` resumes it")]
     HostSilent {
         /// The host's process id.
         pid: u32,
     },
     /// The machine of the terminal is not connected, so the request was not sent.
-    #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", describe_since(*.since))]
+    #[error("host '{host}' is not connected{}: {why}; its terminals keep running there ('steplatch hosts check {host}' tries again)", describe_since(*.since))]
     NotConnected {
         /// The name of the machine.
         host: String,
@@ -72,14 +72,14 @@ pub enum AskError {
         why: String,
     },
     /// The connection to the terminal's machine ended before the answer arrived.
-    #[error("the connection to host '{host}' was lost before it answered; its terminals go on there")]
+    #[error("the connection to host '{host}' was lost before it answered; its terminals keep running there")]
     ConnectionLost {
         /// The name of the machine.
         host: String,
     },
     /// The remote terminal host has ended, and its terminals with it.
     #[error(
-        "the terminal host on '{host}' (pid {pid}) has ended, and its terminals with it; the next opening there starts another one"
+        "the terminal host on '{host}' (pid {pid}) has exited, and its terminals with it; the next opening there starts another one"
     )]
     RemoteHostLost {
         /// The name of the machine.
@@ -95,7 +95,7 @@ pub enum AskError {
     },
     /// The remote terminal host does not read, and too many requests wait. This request was not sent.
     #[error(
-        "host '{host}' does not read what is sent to it: {waiting} messages wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
+        "host '{host}' does not read its input: {waiting} messages wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
     )]
     NotReading {
         /// The name of the machine.
@@ -104,7 +104,7 @@ pub enum AskError {
         waiting: usize,
     },
     /// The remote terminal host has sent an impossible answer.
-    #[error("host '{host}' sent an answer that cannot be: {what}")]
+    #[error("host '{host}' sent an invalid answer: {what}")]
     Implausible {
         /// The name of the machine.
         host: String,
@@ -147,7 +147,7 @@ const MAX_VERSION_CHARS: usize = 32;
 
 /// Returns a version that another process reports, for people.
 pub(crate) fn version_label(version: &str) -> String {
-    // Cut at a blank: the rest would look like further columns of a table.
+    // Cut at a space: the rest would look like further columns of a table.
     let word = version.split_whitespace().next().unwrap_or_default();
     word.chars().filter(|character| is_printable(*character)).take(MAX_VERSION_CHARS).collect()
 }

@@ -93,7 +93,7 @@ pub struct Relay {
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// The client sent an invalid request.
-    #[error("what came from the other machine is not a request of a relay: {0}")]
+    #[error("the remote host sent an invalid relay request: {0}")]
     Request(String),
     /// The connection or the host has ended.
     #[error(transparent)]

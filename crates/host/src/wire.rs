@@ -482,7 +482,7 @@ pub enum OpenRefused {
         by: TerminalId,
     },
     /// The step opened a terminal before, which has closed since. Only hosts of older versions report this.
-    #[error("the step opened {terminal} before, which was closed since")]
+    #[error("the step opened {terminal} earlier, which has closed since")]
     OpenedBefore {
         /// The terminal.
         terminal: TerminalId,
@@ -577,13 +577,13 @@ pub enum Refusal {
     #[error("the terminal was closed")]
     NoTerminal,
     /// The host does not know this request, or speaks another version.
-    #[error("the terminal host does not know how to do this; close its terminals and it will be replaced")]
+    #[error("the terminal host does not support this request; close its terminals and it will be replaced")]
     NotUnderstood,
     /// The host takes no new terminals.
-    #[error("the terminal host is about to end")]
+    #[error("the terminal host is about to exit")]
     Retiring,
     /// The step was begun before, and its result was lost or dropped.
-    #[error("this step was begun before and is not done again; its result is not known any more")]
+    #[error("this step was begun earlier and is not repeated; its result is unknown")]
     OutcomeUnknown,
 }
 
@@ -636,7 +636,7 @@ pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame>
 
 /// A frame with an impossible length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("what came is not a frame")]
+#[error("the data is not a frame")]
 pub(crate) struct BadFrame;
 
 /// Received list, cut to `MAX` entries.

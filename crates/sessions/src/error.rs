@@ -76,7 +76,7 @@ pub enum LookupError {
     #[error("session_id is required; list_terminal_sessions lists the sessions")]
     Unnamed,
     /// Its terminal host has ended.
-    #[error("Session '{session}' was lost: its terminal host{} (pid {pid}) has ended; open another one with open_terminal", .machine.as_ref().map(|machine| format!(" on '{machine}'")).unwrap_or_default())]
+    #[error("Session '{session}' was lost: its terminal host{} (pid {pid}) has exited; open another one with open_terminal", .machine.as_ref().map(|machine| format!(" on '{machine}'")).unwrap_or_default())]
     Lost {
         /// The session.
         session: String,

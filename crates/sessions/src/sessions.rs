@@ -394,7 +394,7 @@ impl Sessions {
     /// If a host that may know the step does not answer.
     #[boxed]
     pub async fn opened_by(&self, step: &str) -> Result<Option<String>, AskError> {
-        // Abandon the step first, so that an opening does not go on waiting for a free place.
+        // Abandon the step first, so that an opening stops waiting for a free place.
         self.give_up(step);
         Ok(self.hosts.opened_by(step).await?.map(|terminal| terminal.id().to_string()))
     }
@@ -1065,7 +1065,7 @@ fn crop_to_used(mut picture: Picture) -> Picture {
     picture
 }
 
-/// Masks the parts of secrets that a read from `offset` on cuts off. Otherwise a client could read a secret character
+/// Masks the parts of secrets that a read starting at `offset` cuts off. Otherwise a client could read a secret character
 /// by character.
 pub(crate) async fn mask_divided_secrets(
     terminal: &HostedTerminal,
@@ -1084,7 +1084,7 @@ pub(crate) async fn mask_divided_secrets(
     let context_begin = context.dropped_before.map_or(from, |dropped| dropped.max(from));
     let start = usize::try_from(begin.saturating_sub(context_begin)).unwrap_or(usize::MAX);
     let begins_there = context.head.get(start..).is_some_and(|tail| tail.starts_with(&excerpt.head));
-    // Earlier lines may have lost blanks at their ends, so the start does not match. Complete excerpts have the same
+    // Earlier lines may have lost spaces at their ends, so the start does not match. Complete excerpts have the same
     // end.
     let ends_alike = excerpt.left_out == 0 && context.left_out == 0 && context.head.ends_with(&excerpt.head);
     let head = if begins_there {
@@ -1168,7 +1168,7 @@ const FULL_SCREEN_HINT: &str = "a full-screen program controls the screen, and t
                                 screen with content_mode: screen";
 
 /// Returns the text of an excerpt without secrets, and the omitted output. The text of a page is as printed; other
-/// texts have no trailing blanks.
+/// texts have no trailing spaces.
 pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool) -> (String, Option<OmittedOutput>) {
     let Excerpt { head, tail, left_out, next, dropped_before, .. } = excerpt;
     // Mask both parts together, since the cut may divide a secret.

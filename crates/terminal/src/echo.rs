@@ -33,7 +33,7 @@ struct AwaitedEcho {
 pub(crate) enum FollowResult {
     /// Earlier results are still valid.
     Nothing,
-    /// The text from this offset on is output, although an earlier result treated it as an echo.
+    /// The text starting at this offset is output, although an earlier result treated it as an echo.
     Withdrawn(u64),
 }
 

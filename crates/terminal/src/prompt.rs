@@ -43,7 +43,7 @@ fn prompt_suffix_len(row: &str, prompts: &[&str]) -> Option<usize> {
     prompts.iter().find(|prompt| row.ends_with(**prompt)).map(|prompt| prompt.len())
 }
 
-/// Returns the length of the row's end from the last `prefix` on, in bytes, if the text after `prefix` matches.
+/// Returns the length of the row's end starting at the last `prefix`, in bytes, if the text after `prefix` matches.
 fn suffix_len_from(row: &str, prefix: &str, matches: impl Fn(&str) -> bool) -> Option<usize> {
     let start = row.rfind(prefix)?;
     matches(&row[start + prefix.len()..]).then_some(row.len() - start)
@@ -424,7 +424,7 @@ impl LearnedPrompt {
     }
 }
 
-/// Returns the sigil at the end of a prompt, and the number of blanks after it.
+/// Returns the sigil at the end of a prompt, and the number of spaces after it.
 fn find_sigil(prompt: &str) -> Option<(char, usize)> {
     let text = prompt.trim_end_matches(' ');
     let last = text.chars().next_back()?;

@@ -10,8 +10,8 @@ const PROMPT_ENDS: &[char] = &['$', '#', '%', '>', '?', ':', ']', ')', 'â¯', 'â
 
 /// Returns whether the text before the cursor looks like a prompt or a question.
 ///
-/// A prompt ends in one of [`PROMPT_ENDS`] and at most two blanks. A bracket or a colon also ends lines of progress, so
-/// it usually counts only with a blank after it.
+/// A prompt ends in one of [`PROMPT_ENDS`] and at most two spaces. A bracket or a colon also ends lines of progress, so
+/// it usually counts only with a space after it.
 pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     let skipped = before_cursor.chars().count().saturating_sub(MAX_ROW_CHARS);
     let row: String = before_cursor.chars().skip(skipped).collect();

@@ -127,15 +127,15 @@ pub(crate) trait Screen: Send {
     fn cursor(&self) -> Cursor;
     /// Returns the current modes.
     fn modes(&self) -> Modes;
-    /// Returns a row as plain text without trailing blanks; empty for a missing row. Much cheaper than [`Self::text`].
+    /// Returns a row as plain text without trailing spaces; empty for a missing row. Much cheaper than [`Self::text`].
     fn row(&self, index: u16) -> String;
-    /// Returns the rows as plain text, without trailing blanks and empty rows at the bottom.
+    /// Returns the rows as plain text, without trailing spaces and empty rows at the bottom.
     fn text(&self) -> String;
     /// Returns the number of rows of the main screen that have scrolled off, and the epoch of this count. A resize or a
     /// reset begins a new epoch.
     fn scrolled(&self) -> (u64, u64);
     /// Returns up to `above` rows of the scrollback and all rows of the screen, each with a flag that is true if its
-    /// line continues in the next row. Rows without the flag have no trailing blanks.
+    /// line continues in the next row. Rows without the flag have no trailing spaces.
     fn rows_from(&self, above: usize) -> Vec<(String, bool)>;
     /// Returns the rows as text with colours (SGR sequences), trimmed like [`Self::text`].
     fn ansi(&self) -> String;

@@ -2,7 +2,7 @@
 //!
 //! A simulated terminal answers the requests of a [`Terminal`](crate::Terminal) like a shell at its prompt whose
 //! commands print one line. It reports each effect when it performs it, with a delay before and after, so that other
-//! events may occur in between.
+//! events may occur in the meantime.
 
 use std::fmt;
 use std::time::Duration;

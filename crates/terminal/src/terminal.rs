@@ -358,9 +358,9 @@ impl ScreenDelta {
 /// Part of the output to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// From this offset on.
+    /// Starting at this offset.
     From(u64),
-    /// From an offset on, as printed: with carriage returns, backspaces and overwritten text.
+    /// Starting at an offset, as printed: with carriage returns, backspaces and overwritten text.
     RawFrom(u64),
     /// Output after the last input.
     SinceInput,
@@ -554,7 +554,7 @@ pub(crate) enum Request {
     View(bool, oneshot::Sender<View>),
     Picture(oneshot::Sender<Picture>),
     Scrollback(usize, oneshot::Sender<Picture>),
-    /// Reads the entries of the log of inputs from this number on.
+    /// Reads the entries of the log of inputs starting at this number.
     Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
     Pieces(Vec<(u64, u64)>, usize, oneshot::Sender<Vec<String>>),
     /// Replies when the screen differs from the known version.
@@ -715,7 +715,7 @@ impl Terminal {
         self.send_request(|reply| Request::Scrollback(max_rows, reply)).await
     }
 
-    /// Returns the entries of the log of inputs from this number on, oldest first.
+    /// Returns the entries of the log of inputs starting at this number, oldest first.
     ///
     /// # Errors
     /// If the terminal has closed.

@@ -503,7 +503,7 @@ impl Writer {
 
     fn move_right(&mut self, count: usize) {
         if self.alternate || self.line.is_floating() && self.history.at_line_start() {
-            // Some programs move right instead of printing blanks.
+            // Some programs move right instead of printing spaces.
             (0..count.min(256)).for_each(|_| self.write(' '));
         } else {
             self.line.move_right(&self.history, count);
@@ -643,7 +643,7 @@ impl Writer {
                 source.begins_at_line_end = source.is_posix || missing_marks.contains(&b'C');
                 match self.command_zone {
                     Zone::Output => self.prompt_follows_output = self.follows_output(),
-                    // The shell redraws the prompt and has read no line: the text in between is not a command line. It
+                    // The shell redraws the prompt and has read no line: the text between the two prompts is not a command line. It
                     // may come from a background job.
                     Zone::Input if !self.alternate => self.history.change_zone(Zone::Output),
                     _ => {}

@@ -637,7 +637,7 @@ impl Supervisor {
                         is_greeted = true;
                         tokio::select! {
                             ended = pumping => Ok(ended),
-                            () = self.wait_for_violation() => Err(connection_failure(&"the terminal host there sent what is not a message")),
+                            () = self.wait_for_violation() => Err(connection_failure(&"the terminal host there sent an invalid message")),
                         }
                     }
                     Err(failure) => Err(failure),
@@ -684,7 +684,7 @@ impl Supervisor {
                 host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {
                     // The session ended although the link works.
                     Some(AskError::HostLost { .. } | AskError::RemoteHostLost { .. }) => {
-                        ConnectFailure::Protocol("the terminal host there sent what is not a message".to_owned())
+                        ConnectFailure::Protocol("the terminal host there sent an invalid message".to_owned())
                     }
                     Some(AskError::Garbled(_) | AskError::Implausible { .. } | AskError::Refused(_)) => {
                         ConnectFailure::Protocol(error.to_string())

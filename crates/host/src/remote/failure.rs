@@ -98,7 +98,7 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
         return ConnectFailure::TooOld { host, ssh, message };
     }
     if let Some(code) = exit.filter(|code| *code != SSH_FAILURE_CODE) {
-        let message = lines.last().map_or_else(|| "it ended without a word".to_owned(), |last| printable(last));
+        let message = lines.last().map_or_else(|| "it ended without output".to_owned(), |last| printable(last));
         return ConnectFailure::Host(format!("{message} (exit code {code})"));
     }
     let is_offline = find_line(&["Temporary failure in name resolution"]).is_some();
@@ -115,7 +115,7 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
     }
     match lines.last() {
         Some(last) => ConnectFailure::Connection(printable(last)),
-        None => ConnectFailure::Connection("the connection ended without a word".to_owned()),
+        None => ConnectFailure::Connection("the connection ended without output".to_owned()),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
             ("steplatch: not installed for this user\n", "steplatch hosts add build --ssh box --install"),
             ("error: unrecognized subcommand 'host'\n\nUsage: steplatch", "too old for terminals from here"),
             ("ssh: connect to host box port 22: Connection refused\n", "port 22: Connection refused"),
-            ("", "without a word"),
+            ("", "without output"),
             ("\x1b[31mred\x1b[0m\n", "[31mred[0m"),
         ];
         for (errors, expected) in cases {
@@ -157,12 +157,12 @@ mod tests {
     #[test]
     fn remote_program_failure_is_not_a_connection_failure() {
         let cases = [
-            ("", 139, "it ended without a word (exit code 139)"),
+            ("", 139, "it ended without output (exit code 139)"),
             ("steplatch: /lib/libc.so.6: version `GLIBC_2.38' not found\n", 1, "`GLIBC_2.38' not found (exit code 1)"),
             ("sh: 1: exec: /h/steplatch: Exec format error\n", 126, "Exec format error (exit code 126)"),
             ("sh: 1: exec: steplatch: Permission denied\n", 126, "steplatch: Permission denied (exit code 126)"),
             ("error: what came from the other machine is not a request of a relay\n", 1, "not a request of a relay"),
-            ("", 0, "without a word (exit code 0)"),
+            ("", 0, "without output (exit code 0)"),
         ];
         for (errors, code, expected) in cases {
             let failure = explain("build", "box", errors, false, Some(code));

@@ -1062,7 +1062,7 @@ async fn copy_is_bounded_by_its_announced_size() {
 async fn lying_relay_is_not_connected() {
     let open = |socket: &str| format!("{}\n", json!({"open": {"socket": socket, "is_current": true}}));
     let other = "the relay names a host other than the requested one, or none";
-    let none = "the connection ended without a word";
+    let none = "the connection ended without output";
     let lies: Vec<(&str, String, &str)> = vec![
         ("a path", open("../../etc/host-1.sock"), other),
         ("an absolute path", open("/etc/passwd"), other),

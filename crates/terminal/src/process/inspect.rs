@@ -60,7 +60,7 @@ impl ProcessImage {
     pub(crate) fn read(pid: i32) -> Option<Self> {
         const FIELDS: [usize; 4] = [26, 28, 48, 51];
         let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is a name in parentheses, which may contain blanks and parentheses.
+        // The second field is a name in parentheses, which may contain spaces and parentheses.
         let (_, after_name) = line.rsplit_once(')')?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
         // An exited process runs no program.

@@ -17,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 /// If the reactor cannot watch the descriptor, or is full.
 pub(super) fn register_with_reactor(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: `register` requires a descriptor that stays open and unchanged during its registration. An `OwnedFd` is
-    // open until its drop, does not change behind a shared reference, and belongs to the `AsyncFd` from here on.
+    // open until its drop, does not change behind a shared reference, and belongs to the `AsyncFd` after this call.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 

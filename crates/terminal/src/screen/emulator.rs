@@ -302,10 +302,10 @@ impl Screen for Emulator {
     }
 }
 
-/// Appends a row without trailing blanks.
+/// Appends a row without trailing spaces.
 fn push_row(out: &mut String, row: &[Cell]) {
     let begin = out.len();
-    // Skip trailing blanks first: they are most cells of a screen.
+    // Skip trailing spaces first: they are most cells of a screen.
     let end = row.iter().rposition(|cell| cell.c != ' ' || cell.extra.is_some()).map_or(0, |last| last + 1);
     for cell in &row[..end] {
         push_cell(out, cell);
@@ -319,7 +319,7 @@ pub(super) fn push_cell(out: &mut String, cell: &Cell) {
         return;
     }
     out.push(match cell.c {
-        // The emulator stores a tab in its first cell; show it as a blank.
+        // The emulator stores a tab in its first cell; show it as a space.
         '\t' => ' ',
         shown => shown,
     });

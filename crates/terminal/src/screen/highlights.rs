@@ -147,7 +147,7 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
 /// several styles counts once in each.
 fn word_styles(runs: &[Run]) -> Vec<String> {
     let mut styles: Vec<(String, usize)> = Vec::new();
-    // The kind of the previous character; `None` after a blank.
+    // The kind of the previous character; `None` after a space.
     let (mut last_kind, mut end) = (None, 0);
     for run in runs {
         let style = style_name(&run.style);

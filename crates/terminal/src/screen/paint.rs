@@ -15,7 +15,7 @@ use super::emulator::push_cell;
 use super::page::{Area, Links};
 use super::picture::MAX_ROW_ADDRESS_BYTES;
 
-/// Returns the rows with their colours, without trailing blanks and rows that show nothing.
+/// Returns the rows with their colours, without trailing spaces and rows that show nothing.
 pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
     let mut out = String::new();
     let mut written_bytes = 0;

@@ -18,7 +18,7 @@ use super::page::{Links, Palette, default_colour};
 pub struct Picture {
     /// Cells in a row.
     pub cols: u16,
-    /// The rows from top to bottom. Runs omit blank cells, except for blanks between words.
+    /// The rows from top to bottom. Runs omit blank cells, except for spaces between words.
     pub rows: Vec<Vec<Run>>,
     /// The position of the cursor, unless the program hides it.
     pub cursor: Option<CursorCell>,
@@ -156,7 +156,7 @@ impl Picture {
 }
 
 impl Run {
-    /// Returns whether a cell at `col` can extend this run: it is adjacent, or only blanks without a visible style are
+    /// Returns whether a cell at `col` can extend this run: it is adjacent, or only spaces without a visible style are
     /// between.
     fn can_extend_to(&self, col: u16) -> bool {
         self.col + self.cols == col || !(self.wide || self.style.shows_on_blanks())

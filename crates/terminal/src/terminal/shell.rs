@@ -329,7 +329,7 @@ impl Shell {
                 self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::MIN_PAUSE));
             }
             Mark::CommandStarted => {
-                // A shell may run the next line typed ahead without a prompt in the meantime.
+                // A shell may run the next line typed ahead without a prompt before it.
                 if self.has_begun && !self.running {
                     self.record_outcomes(self.last_exit, true);
                 }

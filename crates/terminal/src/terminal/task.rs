@@ -1454,7 +1454,7 @@ fn is_enter(key: &str) -> bool {
     matches!(key.to_ascii_lowercase().as_str(), "enter" | "return")
 }
 
-/// Returns whether an input contains nothing that a shell runs: only blanks, comments and Enter.
+/// Returns whether an input contains nothing that a shell runs: only spaces, comments and Enter.
 fn has_nothing_to_run(input: &Input) -> bool {
     let raw = std::str::from_utf8(&input.raw).ok().map(|raw| raw.replace('\r', "\n"));
     is_blank(&input.text) && input.keys.iter().all(|key| is_enter(key)) && raw.is_some_and(|raw| is_blank(&raw))

@@ -19,7 +19,7 @@ async fn tab_at_the_margin_is_part_of_the_output() {
 
 #[tokio::test]
 async fn command_filling_its_rows_is_not_part_of_its_output() {
-    for (program, before, behind) in [
+    for (program, before, after) in [
         ("bash --norc", "echo ", ""),
         ("dash", "echo ", ""),
         ("python3 -q", "print('", "')"),
@@ -34,10 +34,10 @@ async fn command_filling_its_rows_is_not_part_of_its_output() {
             "sqlite3" => "sqlite> ".len(),
             _ => "$ ".len(),
         };
-        let around = prompt + before.len() + behind.len();
+        let around = prompt + before.len() + after.len();
         for width in [columns - 1, columns, columns + 1, 2 * columns] {
             let text = "x".repeat(width - around);
-            let result = session.0.run(entry(&format!("{before}{text}{behind}"))).await;
+            let result = session.0.run(entry(&format!("{before}{text}{after}"))).await;
             let result = result.unwrap_or_else(|error| panic!("{program}, {width}: {error}"));
             assert_eq!(result.output, format!("{text}\n"), "{program}, {width} columns");
         }

@@ -64,7 +64,7 @@ async fn bash_with_stopped_jobs_needs_a_second_exit() {
         assert!(result.output.contains("There are stopped jobs."), "{exit}: {result:?}");
         assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}");
         assert_eq!(session.output_of("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
-        // Another command comes in between.
+        // Another command runs before the second exit.
         let result = session.runs(exit).await;
         assert_eq!((result.exit_code, result.ended), (Some(1), None), "{exit}: {result:?}");
         let result = session.runs("exit 5").await;

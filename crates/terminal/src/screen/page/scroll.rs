@@ -80,7 +80,7 @@ impl XtermScreen {
         }
     }
 
-    /// Scrolls in the emulator from row `from` on. Moves the cursor there temporarily, because the emulator scrolls
+    /// Scrolls in the emulator starting at row `from`. Moves the cursor there temporarily, because the emulator scrolls
     /// from the cursor's row.
     fn scroll_whole_rows(&mut self, from: usize, scroll: impl FnOnce(&mut Self)) {
         let cursor = self.term.grid().cursor.point;

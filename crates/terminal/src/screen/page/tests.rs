@@ -195,8 +195,8 @@ fn protected_cells_survive_selective_erasing() {
         ("EL", iso, "\x1b[2K", "a c"),
         ("ECH", iso, "\x1b[1;1H\x1b[3X", "a c"),
         ("DECSED", iso, "\x1b[?2J", ""),
-        ("SGR 0 in between", "\x1b[1\"qa\x1b[mc", "\x1b[?2J", "ac"),
-        ("DECSTR in between", "\x1b[1\"qa\x1b[!pb", "\x1b[?2J", ""),
+        ("SGR 0 before the erase", "\x1b[1\"qa\x1b[mc", "\x1b[?2J", "ac"),
+        ("DECSTR before the erase", "\x1b[1\"qa\x1b[!pb", "\x1b[?2J", ""),
     ];
     for (name, written, erase, expected) in cases {
         assert_eq!(print(&format!("{written}{erase}")).text(), *expected, "{name} after {written:?}");
@@ -217,7 +217,7 @@ fn queries_are_answered() {
         ("\x1b[?15n\x1b[?75n", "\x1b[?13n\x1b[?70n"),
         ("\x1b[?996n", "\x1b[?997;1n"),
         ("\x1b[?63;7n", "\x1bP7!~0000\x1b\\"),
-        // A, and blanks after the written text.
+        // A, and spaces after the written text.
         ("A\x1b[1;1;1;1;1;1*y", "\x1bP1!~FFBF\x1b\\"),
         ("\x1b[2;1;9;9;9;9*y", "\x1bP2!~0000\x1b\\"),
         ("\x1b[14t\x1b[16t\x1b[18t\x1b[19t", "\x1b[4;80;80t\x1b[6;16;8t\x1b[8;5;10t\x1b[9;5;10t"),

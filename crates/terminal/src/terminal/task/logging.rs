@@ -85,7 +85,7 @@ impl Task {
             Some(_) => {}
         }
         let printed = settled(self.intake.transcript.history().open_line());
-        // Ignore blanks, because the screen shows a tab as blanks.
+        // Ignore spaces, because the screen shows a tab as spaces.
         let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
         is_selection_key(action)
             || !self.intake.screen.cursor().visible

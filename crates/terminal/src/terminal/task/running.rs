@@ -32,7 +32,7 @@ pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 /// A command that waits for the prompt of the shell.
 ///
 /// A prompt is on the screen some milliseconds before the terminal has read its mark and all typed lines count as
-/// read. A command must not be refused in between, because its caller may have seen the prompt.
+/// read. A command must not be refused in the meantime, because its caller may have seen the prompt.
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
     pub(super) reply: Reply,
@@ -225,7 +225,7 @@ impl Running {
     fn record_mark(&mut self, offset_mark: &OffsetMark) {
         match offset_mark.mark {
             Mark::LineTaken if self.taken_offset.is_none() => self.taken_offset = Some(offset_mark.offset),
-            // Another client typed a line during the command, and the shell ran it without a prompt in between.
+            // Another client typed a line during the command, and the shell ran it without a prompt before it.
             Mark::CommandStarted if self.is_one_entry && self.end_offset.is_some() => self.is_superseded = true,
             Mark::CommandStarted => {
                 self.start_offset.get_or_insert(offset_mark.offset);

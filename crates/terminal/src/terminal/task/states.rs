@@ -138,7 +138,7 @@ impl Task {
         self.row_of_cursor().0
     }
 
-    /// Returns the row of the cursor from the cursor on.
+    /// Returns the row of the cursor, starting at the cursor.
     pub(super) fn row_after_cursor(&self) -> String {
         self.row_of_cursor().1
     }
@@ -156,7 +156,7 @@ impl Task {
             columns_left = columns_left.saturating_sub(character.width().unwrap_or(0));
             before.push(character);
         }
-        // Restore the trailing blanks that rows omit.
+        // Restore the trailing spaces that rows omit.
         before.extend(std::iter::repeat_n(' ', columns_left));
         (before, characters.collect())
     }

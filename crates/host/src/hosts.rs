@@ -260,8 +260,8 @@ pub(crate) async fn ask_with_timeout<T: DeserializeOwned + Send + 'static>(
 /// distant machine.
 const SILENT_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the terminals of a remote host, see [`ask_with_timeout`]. Waits for a silent host at most [`SILENT_LIST_TIMEOUT`]. A
-/// later answer still ends the silence, so that the next list waits longer for a slow host.
+/// Requests the terminals of a remote host, see [`ask_with_timeout`]. Waits for a silent host at most
+/// [`SILENT_LIST_TIMEOUT`]. A later answer still ends the silence, so that the next list waits longer for a slow host.
 pub(crate) async fn list_with_timeout<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
     let silent_error = || AskError::HostSilent { pid: host.greeting().pid };
     let was_silent = host.is_silent();
@@ -316,8 +316,8 @@ pub struct SeenActivity {
 const HOST_MARK: &str = "host";
 
 impl Hosts {
-    /// Finds the hosts that listen in `socket_dir`, and those with a record in `records_dir`. Starts no host. `on_secret`
-    /// receives every text that users have hidden in the hosts' terminals.
+    /// Finds the hosts that listen in `socket_dir`, and those with a record in `records_dir`. Starts no host.
+    /// `on_secret` receives every text that users have hidden in the hosts' terminals.
     ///
     /// # Errors
     /// If reading a directory fails.
@@ -794,8 +794,9 @@ impl Hosts {
         hosts
     }
 
-    /// Returns the terminal with this id or name; a terminal found by its id may have closed. Terminals of this computer
-    /// take precedence. Other machines receive no request: their terminals are found in the records of this computer.
+    /// Returns the terminal with this id or name; a terminal found by its id may have closed. Terminals of this
+    /// computer take precedence. Other machines receive no request: their terminals are found in the records of this
+    /// computer.
     ///
     /// # Errors
     /// If no host has such a terminal, and a host that may have it does not answer.

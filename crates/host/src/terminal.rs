@@ -20,8 +20,8 @@ use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage,
 /// A terminal that a host keeps, here or on a remote host. Cheap to clone.
 ///
 /// Every method returns an [`AskError`] if the terminal has closed or its host has ended. For a terminal on another
-/// machine, a method also fails if the connection is missing for longer than `connect_timeout`. The handle sends repeatable
-/// requests again over the next connection.
+/// machine, a method also fails if the connection is missing for longer than `connect_timeout`. The handle sends
+/// repeatable requests again over the next connection.
 #[derive(Debug, Clone)]
 pub struct HostedTerminal {
     keeper: Keeper,
@@ -101,7 +101,7 @@ impl Keeper {
             let limit = if ask.is_repeatable() { connect_timeout } else { UNLIMITED };
             let answer = tokio::select! {
                 answer = host.ask(ask) => answer,
-                trouble = remote.wait_until_stalled(limit) => Err(trouble.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
+                stall_error = remote.wait_until_stalled(limit) => Err(stall_error.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
                 () = wait_for_silence(remote, &host, ask) => return Err(remote.silent_error()),
             };
             match answer {

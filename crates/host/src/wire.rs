@@ -41,8 +41,8 @@ pub enum Ask {
     Hello {
         /// The version that the client speaks.
         wire: u32,
-        /// True if the client is the daemon of this computer. The host drops unread requests of earlier daemons, so that
-        /// this daemon learns of all their effects.
+        /// True if the client is the daemon of this computer. The host drops unread requests of earlier daemons, so
+        /// that this daemon learns of all their effects.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_owner: bool,
     },

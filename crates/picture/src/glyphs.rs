@@ -55,7 +55,8 @@ impl Glyphs {
 
 /// Returns the source of a character's glyph. `None` for an invisible character.
 pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
-    // Whitespace, control characters, joiners, variation selectors, direction marks and other characters without a glyph.
+    // Whitespace, control characters, joiners, variation selectors, direction marks and other characters without a
+    // glyph.
     let is_invisible = matches!(
         character,
         '\0'..=' ' | '\x7f'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

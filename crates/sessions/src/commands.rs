@@ -55,7 +55,7 @@ impl Sessions {
     pub async fn run_command(&self, caller: &Arc<Caller>, verb: RunCommand, step: Option<String>) -> RunCommandReply {
         let began = Instant::now();
         let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
-            Some(session) => match self.open_with_key(caller, &session).await {
+            Some(session) => match self.find_for_input_with_key(caller, &session).await {
                 Ok((terminal, key)) => {
                     self.count_input(caller, key.as_ref(), verb.command.len()).await;
                     let reply = self.run_in_terminal(caller, &terminal, verb, step).await;

@@ -92,8 +92,8 @@ impl Sessions {
         self.hosts.machine_of(session)
     }
 
-    /// Checks that a host is the same machine as at the start of a run, before the daemon sends requests there. Checks its
-    /// configuration and the current connection. Connects if there is no connection.
+    /// Checks that a host is the same machine as at the start of a run, before the daemon sends requests there. Checks
+    /// its configuration and the current connection. Connects if there is no connection.
     ///
     /// # Errors
     /// If it is a different machine, or unreachable.

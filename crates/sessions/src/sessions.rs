@@ -1065,8 +1065,8 @@ fn crop_to_used(mut picture: Picture) -> Picture {
     picture
 }
 
-/// Masks the parts of secrets that a read starting at `offset` cuts off. Otherwise a client could read a secret character
-/// by character.
+/// Masks the parts of secrets that a read starting at `offset` cuts off. Otherwise a client could read a secret
+/// character by character.
 pub(crate) async fn mask_divided_secrets(
     terminal: &HostedTerminal,
     secrets: &Redactor,

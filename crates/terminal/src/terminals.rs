@@ -33,8 +33,8 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// Memory for the compressed older output of each terminal, in bytes.
     pub history_budget: usize,
-    /// Directory for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file there,
-    /// which no other user can read and which is removed at the end of this process.
+    /// Directory for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file
+    /// there, which no other user can read and which is removed at the end of this process.
     pub history_folder: Option<PathBuf>,
     /// Disk space for the compressed older output of each terminal, in bytes.
     pub history_on_disk: usize,

@@ -643,8 +643,8 @@ impl Writer {
                 source.begins_at_line_end = source.is_posix || missing_marks.contains(&b'C');
                 match self.command_zone {
                     Zone::Output => self.prompt_follows_output = self.follows_output(),
-                    // The shell redraws the prompt and has read no line: the text between the two prompts is not a command line. It
-                    // may come from a background job.
+                    // The shell redraws the prompt and has read no line: the text between the two prompts is not a
+                    // command line. It may come from a background job.
                     Zone::Input if !self.alternate => self.history.change_zone(Zone::Output),
                     _ => {}
                 }

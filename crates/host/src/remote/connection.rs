@@ -318,8 +318,8 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// If the host has ended, no connection is made within `connect_timeout`, or an attempt fails for a reason that needs a
-    /// person.
+    /// If the host has ended, no connection is made within `connect_timeout`, or an attempt fails for a reason that
+    /// needs a person.
     pub(crate) async fn wait_until_connected(&self, connect_timeout: Duration) -> Result<Host, AskError> {
         self.wait_for(connect_timeout, Awaited::Connection).await
     }

@@ -180,8 +180,8 @@ fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, abandoned: watch::Receiv
         let performed = tokio::select! {
             biased;
             performed = perform(&shared, ask, abandoned.clone()) => Some(performed),
-            // Stops waiting. The terminal drops a command that still waits for the prompt; an entered command continues,
-            // and a received input is typed.
+            // Stops waiting. The terminal drops a command that still waits for the prompt; an entered command
+            // continues, and a received input is typed.
             () = wait_until_abandoned(abandoned.clone()), if can_be_dropped => None,
         };
         let (end, body) = match performed {

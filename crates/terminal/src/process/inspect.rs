@@ -245,8 +245,8 @@ fn is_loaded(pid: i32) -> bool {
 
 /// Returns the state of the processes of `group` with regard to typed input on the terminal `device`.
 ///
-/// `session` is the terminal's own program. `reads_single_keys` is true if the program reads single keys instead of whole
-/// lines, and `is_echoed` if the terminal shows typed input.
+/// `session` is the terminal's own program. `reads_single_keys` is true if the program reads single keys instead of
+/// whole lines, and `is_echoed` if the terminal shows typed input.
 pub(crate) fn input_state(
     session: i32,
     group: i32,

@@ -69,8 +69,8 @@ pub(super) struct RowsSince {
 }
 
 impl RowsSince {
-    /// Returns the changed lines starting at the output of the last command, and the line of the cursor, which the program
-    /// may have drawn anywhere.
+    /// Returns the changed lines starting at the output of the last command, and the line of the cursor, which the
+    /// program may have drawn anywhere.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
         let first = i128::from(intake.command_row) - i128::from(scrolled);

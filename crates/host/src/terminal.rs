@@ -19,7 +19,7 @@ use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage,
 
 /// A terminal that a host keeps, here or on a remote host. Cheap to clone.
 ///
-/// Every method returns an [`AskError`] if the terminal has closed or its host has ended. For a terminal on another
+/// Every method returns an [`AskError`] if the terminal has closed or its host has ended. For a terminal on a remote
 /// machine, a method also fails if the connection is missing for longer than `connect_timeout`. The handle sends
 /// repeatable requests again over the next connection.
 #[derive(Debug, Clone)]

@@ -360,7 +360,7 @@ impl Hosts {
             let record = known_records.iter().find(|record| record.socket == socket);
             if let Some(record) = record.filter(|record| !record.socket.exists() && record.is_alive()) {
                 // The directory of its socket was removed, as by a logout.
-                note.listen_again().await;
+                record.listen_again().await;
             }
             let mut connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
             // The socket exists shortly before the host listens.
@@ -975,7 +975,7 @@ impl Hosts {
             for secret in secrets {
                 let (host, ask) = (host.clone(), Ask::Remember(secret.clone()));
                 // Ignore the error: an ended host sends no output.
-                requests.spawn(async move { drop(answer::<()>(&host, &ask).await) });
+                requests.spawn(async move { drop(ask_with_timeout::<()>(&host, &ask).await) });
             }
         }
         requests.join_all().await;
@@ -993,7 +993,7 @@ impl Hosts {
             let greeting = host.greeting();
             let terminals = match state {
                 HostState::Foreign => greeting.terminals,
-                _ => answer::<Vec<Description>>(&host, &Ask::List).await.map_or(0, |all| all.len()),
+                _ => ask_with_timeout::<Vec<Description>>(&host, &Ask::List).await.map_or(0, |all| all.len()),
             };
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
@@ -1034,8 +1034,9 @@ impl Hosts {
         let ending = hosts.into_iter().map(|KnownHost { host, state, .. }| {
             tokio::spawn(async move {
                 // Other errors mean that the host has ended already.
-                let silent =
-                    || async { matches!(answer::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. })) };
+                let silent = || async {
+                    matches!(ask_with_timeout::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. }))
+                };
                 if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
                 }

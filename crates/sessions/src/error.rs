@@ -54,7 +54,7 @@ impl From<HostsError> for SessionError {
             HostsError::Ask(error) => Self::Ask(error),
             // A host of an older version has discarded the result of the step.
             HostsError::Refused(refusal @ OpenRefused::OpenedBefore { .. }) => Self::InDoubt(refusal.to_string()),
-            HostsError::Refused(refused) => Self::Message(open_error_text(refused)),
+            HostsError::Refused(refused) => Self::Message(describe_open_error(refused)),
             error @ (HostsError::NotStarted(_) | HostsError::Remote(_)) => Self::NotAsked(error.to_string()),
         }
     }

@@ -1,7 +1,6 @@
 //! A fake remote workflow service that can be made to misbehave, for tests.
-//!
-//! Owns a server on loopback that speaks the small REST dialect, written independently of our own client and server so
-//! as not to share their errors. It answers as configured, and records its requests. For tests only: a failure panics
+//! Owns a loopback server that speaks the small REST dialect, written independently of our own client and server so
+//! that they do not share bugs. It responds as configured, and records its requests. For tests only: a failure panics
 //! with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
@@ -24,8 +23,7 @@ pub use state::{RecordedRequest, Route, Run};
 
 use state::State;
 
-/// A workflow service on loopback. It ends when this value is dropped.
-///
+/// A workflow service on loopback. It stops when this value is dropped.
 /// By default it lists its [offers](FakeService::offer), starts every requested run, reports a run once as `RUNNING`
 /// and then as `COMPLETED` with its input in its output, and cancels.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ pub struct FakeService {
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
     /// Counts requests, so that a test can wait for one without polling.
-    asked: Arc<watch::Sender<usize>>,
+    request_count: Arc<watch::Sender<usize>>,
 }
 
 impl Shared {
@@ -48,8 +46,8 @@ impl Shared {
         self.state.lock().unwrap()
     }
 
-    pub(crate) fn was_asked(&self) {
-        self.asked.send_modify(|asked| *asked += 1);
+    pub(crate) fn count_request(&self) {
+        self.request_count.send_modify(|request_count| *request_count += 1);
     }
 }
 
@@ -59,9 +57,9 @@ pub const TOKEN: &str = "fake-t0ken-4711";
 impl FakeService {
     /// Starts a service that offers nothing.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let shared = Shared { state: Arc::default(), asked: Arc::new(watch::Sender::new(0)) };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("the listener has an address");
+        let shared = Shared { state: Arc::default(), request_count: Arc::new(watch::Sender::new(0)) };
         let service = Self { address, shared, serving: Mutex::default() };
         service.serve(listener);
         service
@@ -69,7 +67,8 @@ impl FakeService {
 
     fn serve(&self, listener: TcpListener) {
         let router = routes::router(self.shared.clone()).into_make_service_with_connect_info::<SocketAddr>();
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.expect("a service that serves") });
+        let serving =
+            tokio::spawn(async move { axum::serve(listener, router).await.expect("the service keeps serving") });
         *self.serving.lock().unwrap() = Some(serving);
     }
 
@@ -110,17 +109,17 @@ impl FakeService {
         self.shared.state().next_page = Some(next.to_owned());
     }
 
-    /// Queues an answer for one request of this kind. Several queued answers are given in order.
+    /// Queues a response for one request of this kind. Several queued responses are sent in order.
     pub fn once(&self, route: Route, answer: Answer) {
         self.shared.state().queued_answers.entry(route).or_default().push_back(answer);
     }
 
-    /// Gives this answer to all requests of this kind, until [`FakeService::well`].
+    /// Sends this response to all requests of this kind, until [`FakeService::well`].
     pub fn always(&self, route: Route, answer: Answer) {
         self.shared.state().default_answers.insert(route, answer);
     }
 
-    /// Removes all configured answers.
+    /// Removes all configured responses.
     pub fn well(&self) {
         let mut state = self.shared.state();
         state.queued_answers.clear();
@@ -128,17 +127,17 @@ impl FakeService {
         state.next_page = None;
     }
 
-    /// Sets the statuses of each run of this workflow, one for each request; the last one stays. A status is a whole
-    /// answer, such as `{"status": "RUNNING", "output": null}`.
+    /// Sets the statuses of each run of this workflow, one for each request; the last one is repeated. A status is
+    /// a complete response body, such as `{"status": "RUNNING", "output": null}`.
     pub fn script(&self, workflow: &str, statuses: Vec<Value>) {
-        assert!(!statuses.is_empty(), "a run has some status");
+        assert!(!statuses.is_empty(), "a run needs at least one status");
         self.shared.state().scripts.insert(workflow.to_owned(), statuses);
     }
 
-    /// Sets the further statuses of this run.
+    /// Sets the remaining statuses of this run.
     pub fn script_run(&self, run: &str, statuses: Vec<Value>) {
-        assert!(!statuses.is_empty(), "a run has some status");
-        self.shared.state().runs.get_mut(run).expect("a started run").statuses = statuses.into();
+        assert!(!statuses.is_empty(), "a run needs at least one status");
+        self.shared.state().runs.get_mut(run).expect("the run was started").statuses = statuses.into();
     }
 
     /// Refuses connections, and closes open ones at their next request.
@@ -157,7 +156,7 @@ impl FakeService {
             match TcpListener::bind(self.address).await {
                 Ok(listener) => break listener,
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => tokio::task::yield_now().await,
-                Err(error) => panic!("the port cannot be had again: {error}"),
+                Err(error) => panic!("failed to bind the port again: {error}"),
             }
         };
         self.serve(listener);
@@ -172,10 +171,10 @@ impl FakeService {
     /// Returns the number of requests of this kind.
     #[must_use]
     pub fn count(&self, route: Route) -> usize {
-        self.shared.state().requests.iter().filter(|asked| asked.route == Some(route)).count()
+        self.shared.state().requests.iter().filter(|request| request.route == Some(route)).count()
     }
 
-    /// Returns the runs that were started, by the order of their starts.
+    /// Returns the started runs, in the order in which they started.
     #[must_use]
     pub fn runs(&self) -> Vec<Run> {
         let state = self.shared.state();
@@ -188,8 +187,8 @@ impl FakeService {
     #[must_use]
     pub fn starts_by_key(&self) -> std::collections::BTreeMap<String, usize> {
         let mut starts = std::collections::BTreeMap::new();
-        for asked in self.shared.state().requests.iter().filter(|asked| asked.route == Some(Route::Start)) {
-            let key = asked.headers.get("idempotency-key").cloned().unwrap_or_default();
+        for request in self.shared.state().requests.iter().filter(|request| request.route == Some(Route::Start)) {
+            let key = request.headers.get("idempotency-key").cloned().unwrap_or_default();
             *starts.entry(key).or_default() += 1;
         }
         starts
@@ -197,10 +196,10 @@ impl FakeService {
 
     /// Waits until there were `times` requests of this kind.
     pub async fn wait_for(&self, route: Route, times: usize) {
-        let mut asked = self.shared.asked.subscribe();
-        let enough = asked.wait_for(|_| self.count(route) >= times);
-        let reached = tokio::time::timeout(Duration::from_secs(60), enough).await;
-        assert!(reached.is_ok(), "{route:?} was asked {} times, and not {times}", self.count(route));
+        let mut request_count = self.shared.request_count.subscribe();
+        let reached_count = request_count.wait_for(|_| self.count(route) >= times);
+        let result = tokio::time::timeout(Duration::from_secs(60), reached_count).await;
+        assert!(result.is_ok(), "{route:?} was requested {} times, not {times}", self.count(route));
     }
 }
 

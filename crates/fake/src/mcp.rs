@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::state::State;
 
-/// Answers a message; `None` for a notification.
+/// Returns the reply to a message; `None` for a notification.
 pub(crate) fn reply(state: &State, message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let method = message["method"].as_str().unwrap_or_default();

@@ -16,17 +16,17 @@ pub(crate) fn router(shared: Shared) -> Router {
     Router::new().fallback(serve).with_state(shared)
 }
 
-/// The parts of a path.
+/// Route of a request, with the parameters from its path.
 struct RequestTarget {
     route: Route,
     workflow: String,
     run: String,
 }
 
-/// Determines the purpose of a request.
-fn target(method: &str, path: &str) -> Option<RequestTarget> {
+/// Determines the route and parameters of a request.
+fn parse_target(method: &str, path: &str) -> Option<RequestTarget> {
     let to_target = |route, workflow: &str, run: &str| {
-        Some(RequestTarget { route, workflow: decoded(workflow), run: decoded(run) })
+        Some(RequestTarget { route, workflow: percent_decode(workflow), run: percent_decode(run) })
     };
     if path == "/mcp" {
         return to_target(Route::Mcp, "", "");
@@ -41,8 +41,8 @@ fn target(method: &str, path: &str) -> Option<RequestTarget> {
     }
 }
 
-/// Decodes a segment of a path.
-fn decoded(segment: &str) -> String {
+/// Percent-decodes a path segment.
+fn percent_decode(segment: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = segment.bytes();
     while let Some(byte) = rest.next() {
@@ -68,7 +68,7 @@ async fn serve(
         .iter()
         .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
-    let target_route = target(parts.method.as_str(), parts.uri.path());
+    let target_route = parse_target(parts.method.as_str(), parts.uri.path());
     let authorization = headers.get("authorization").cloned().unwrap_or_default();
     let host = headers.get("host").cloned().unwrap_or_default();
     let response = {
@@ -90,25 +90,25 @@ async fn serve(
             }
             Some(target_route) => {
                 let configured = state.configured_answer(target_route.route);
-                let does = configured.as_ref().is_none_or(crate::Answer::does);
-                let usual = if does {
-                    usual(&mut state, &target_route, &parts.uri, &host, &headers, &body)
+                let performs_request = configured.as_ref().is_none_or(crate::Answer::performs_request);
+                let usual_response = if performs_request {
+                    usual_response(&mut state, &target_route, &parts.uri, &host, &headers, &body)
                 } else {
                     StatusCode::NO_CONTENT.into_response()
                 };
-                Ok((configured, usual))
+                Ok((configured, usual_response))
             }
         }
     };
-    shared.was_asked();
+    shared.count_request();
     match response {
         Err(response) | Ok((None, response)) => response,
-        Ok((Some(configured), usual)) => configured.give(usual, &authorization).await,
+        Ok((Some(configured), usual_response)) => configured.into_response(usual_response, &authorization).await,
     }
 }
 
-/// Performs the request, and answers as a service should.
-fn usual(
+/// Performs the request and returns the usual response.
+fn usual_response(
     state: &mut crate::state::State,
     target: &RequestTarget,
     uri: &axum::http::Uri,
@@ -116,31 +116,31 @@ fn usual(
     headers: &std::collections::BTreeMap<String, String>,
     body: &Value,
 ) -> Response {
-    let none = || (StatusCode::NOT_FOUND, Json(json!({ "error": "no such run" }))).into_response();
+    let not_found = || (StatusCode::NOT_FOUND, Json(json!({ "error": "no such run" }))).into_response();
     match target.route {
         Route::List => {
             let page = uri.query().and_then(|query| query.strip_prefix("page=")?.parse().ok()).unwrap_or(1);
             Json(state.list_page(page, &format!("http://{host}{}", uri.path()))).into_response()
         }
         Route::Start => {
-            let is_there = state.entries.iter().any(|entry| match entry.get("id") {
+            let workflow_exists = state.entries.iter().any(|entry| match entry.get("id") {
                 Some(Value::String(id)) => *id == target.workflow,
                 Some(id) => id.as_i64().is_some() && id.as_i64() == target.workflow.parse().ok(),
                 None => false,
             });
-            if !is_there {
+            if !workflow_exists {
                 return (StatusCode::NOT_FOUND, Json(json!({ "error": "no such workflow" }))).into_response();
             }
             let key = headers.get("idempotency-key").cloned().unwrap_or_default();
             Json(state.start_run(&target.workflow, body, &key)).into_response()
         }
-        Route::Status => {
-            state.next_status(&target.workflow, &target.run).map_or_else(none, |status| Json(status).into_response())
-        }
+        Route::Status => state
+            .next_status(&target.workflow, &target.run)
+            .map_or_else(not_found, |status| Json(status).into_response()),
         Route::Cancel => {
-            state.cancel_run(&target.workflow, &target.run).map_or_else(none, |done| Json(done).into_response())
+            state.cancel_run(&target.workflow, &target.run).map_or_else(not_found, |done| Json(done).into_response())
         }
-        // The server has no messages, and no sessions to end.
+        // The server sends no messages on its own and has no sessions to end.
         Route::Mcp if body.is_null() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         Route::Mcp => match mcp::reply(state, body) {
             Some(reply) => ([(header::CONTENT_TYPE, "application/json")], reply.to_string()).into_response(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Answer;
 
-/// The kinds of requests.
+/// Kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Route {
     /// List the workflows.
@@ -24,7 +24,7 @@ pub enum Route {
 /// A request that the service received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
-    /// The kind of request; `None` for an unknown path.
+    /// Kind of request; `None` for an unknown path.
     pub route: Option<Route>,
     /// The method.
     pub method: String,
@@ -36,20 +36,20 @@ pub struct RecordedRequest {
     pub body: Value,
     /// Time of its arrival.
     pub at: std::time::Instant,
-    /// The remote end of the request's connection.
+    /// Client address of the request's connection.
     pub from: std::net::SocketAddr,
 }
 
-/// A run that was started.
+/// A started run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The id, which the dialect calls `workflow_id`.
+    /// Run id, which the dialect calls `workflow_id`.
     pub id: String,
     /// The workflow.
     pub workflow: String,
     /// The input.
     pub input: Value,
-    /// The key it was started with.
+    /// Idempotency key of the request that started the run.
     pub idempotency_key: String,
     /// A client requested its cancellation.
     pub is_cancelled: bool,
@@ -72,13 +72,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns the answer that a test configured for requests of this kind, if any.
+    /// Returns the response that a test configured for requests of this kind, if any.
     pub(crate) fn configured_answer(&mut self, route: Route) -> Option<Answer> {
         let queued = self.queued_answers.get_mut(&route).and_then(VecDeque::pop_front);
         queued.or_else(|| self.default_answers.get(&route).cloned())
     }
 
-    /// Returns a page of the list, or the whole list.
+    /// Returns a page of the list, or the complete list.
     pub(crate) fn list_page(&self, page: usize, url: &str) -> Value {
         let Some(size) = self.page_size else {
             if let Some(next) = &self.next_page {
@@ -123,7 +123,7 @@ impl State {
         let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
         let mut status = match run.statuses.len() {
             1 => run.statuses[0].clone(),
-            _ => run.statuses.pop_front().expect("a run has some status"),
+            _ => run.statuses.pop_front().expect("a run has at least one status"),
         };
         if let Value::Object(fields) = &mut status {
             let is_final = is_final(fields);
@@ -142,12 +142,12 @@ impl State {
         Some(status)
     }
 
-    /// Cancels a run that has not ended. Returns `None` if the run does not exist.
+    /// Cancels a run that has not finished. Returns `None` if the run does not exist.
     pub(crate) fn cancel_run(&mut self, workflow: &str, run: &str) -> Option<Value> {
         let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
         run.is_cancelled = true;
-        let has_ended = run.statuses.len() == 1 && run.statuses[0].as_object().is_some_and(is_final);
-        if !has_ended {
+        let has_finished = run.statuses.len() == 1 && run.statuses[0].as_object().is_some_and(is_final);
+        if !has_finished {
             let cancelled = json!({ "status": "CANCELLED", "input": run.input, "output": null });
             run.statuses = [cancelled].into();
         }
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// Returns whether a status is final.
+/// Returns true if a status is final.
 fn is_final(status: &Map<String, Value>) -> bool {
     let status = status.get("status").and_then(Value::as_str).unwrap_or_default();
     matches!(status, "COMPLETED" | "FAILED" | "CANCELLED")

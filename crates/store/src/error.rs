@@ -1,16 +1,16 @@
-//! The errors of a journal, by the caller's possible reactions.
+//! Journal errors, grouped by how a caller can react.
 
 use std::path::PathBuf;
 
 use steplatch_ids::RunId;
 
-/// The underlying error, for the log.
+/// Underlying error, for the log.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Error of appending records. The journal has appended none of them.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Another writer wrote in between, so the append is based on an outdated history.
+    /// Another writer wrote in the meantime, so the append is based on an outdated history.
     #[error("run {run} is at entry {is}, not at {expected}")]
     Conflict {
         /// The run.
@@ -31,9 +31,9 @@ pub enum StorageError {
     /// Another process has taken over the journal, and this one must stop.
     #[error("the journal was taken over: its owner has number {owner}, and this is owner {own}")]
     NotOwner {
-        /// The number of this journal, from its opening.
+        /// Owner number of this journal, assigned when it was opened.
         own: u64,
-        /// The number of the current owner.
+        /// Owner number of the current owner.
         owner: u64,
     },
     /// The disk is full. Later attempts may succeed.
@@ -42,7 +42,7 @@ pub enum StorageError {
     /// The file is read-only.
     #[error("the journal cannot be written to, only read")]
     ReadOnly(Cause),
-    /// The content of the file differs from the written one, or the file is not a database.
+    /// The file's content differs from what was written, or the file is not a database.
     #[error("the journal is damaged: {0}")]
     Damaged(Cause),
     /// The file was removed or replaced while it was open: further writes would be lost.
@@ -59,7 +59,7 @@ pub enum StorageError {
 /// Error of reading a history.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The stored entry differs from the written one.
+    /// The stored entry differs from what was written.
     #[error("entry {seq} of run {run} is damaged: {what}")]
     Damaged {
         /// The run.

@@ -10,7 +10,7 @@ use crate::{AppendError, ReadError, StorageError};
 /// One entry of a run's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The number within the run, from 1 and without gaps.
+    /// Number within the run, starting at 1, without gaps.
     pub seq: u64,
     /// Format version of `text`. Readers refuse unknown versions with an error that names them.
     pub version: u16,
@@ -23,16 +23,16 @@ pub struct Record {
 pub struct Summary {
     /// The state of the run, as a word defined by its writer; lists can be filtered by it.
     pub state: String,
-    /// Time at which the run ended, in milliseconds since 1970. Only such a run may be removed as finished.
+    /// Time at which the run finished, in milliseconds since 1970. Only such a run may be removed as finished.
     pub finished_at: Option<u64>,
-    /// All other data, as JSON of its writer.
+    /// All other data, as JSON that its writer defines.
     pub text: String,
 }
 
 /// Entries to append atomically.
 #[derive(Debug, Clone)]
 pub struct Append {
-    /// The run of the history.
+    /// Run whose history to extend.
     pub run: RunId,
     /// The expected last entry (0: none yet).
     pub after: u64,
@@ -42,12 +42,13 @@ pub struct Append {
     pub texts: Vec<String>,
     /// The new summary; without one, the previous summary remains.
     pub summary: Option<Summary>,
-    /// A unique name of this run, for look-ups.
+    /// Unique key by which this run can be looked up.
     pub key: Option<String>,
-    /// Data that the writer needs until the run has ended, such as secrets that no entry shows. It replaces the
+    /// Data that the writer needs until the run has finished, such as secrets that no entry contains. It replaces the
     /// previous data. A summary of a finished run removes it.
     pub private: Option<String>,
-    /// New texts of entries up to `after`, because the stored ones contain secrets. Except for the secrets, their
+    /// Replacement text for entries up to `after`, because the stored text contains secrets. Except for the
+    /// secrets, their
     /// meaning must not change.
     pub redacted: Vec<(u64, String)>,
 }
@@ -83,12 +84,12 @@ impl Append {
 pub enum Appended {
     /// The entries are stored.
     Written {
-        /// The number of the last one.
+        /// Number of the last entry.
         last: u64,
     },
     /// The key already belongs to a run, so nothing was written.
     Existing {
-        /// The run of the key; it may be the run of this append.
+        /// Run that owns the key; possibly the run of this append.
         run: RunId,
     },
 }
@@ -98,9 +99,9 @@ pub enum Appended {
 pub struct KnownRun {
     /// The run.
     pub run: RunId,
-    /// The position in the order in which runs began; a journal never reuses it.
+    /// Position in the order in which runs started; a journal never reuses it.
     pub number: u64,
-    /// The number of its last entry.
+    /// Number of its last entry.
     pub last: u64,
     /// The newest summary.
     pub summary: Option<Summary>,
@@ -122,13 +123,13 @@ pub struct RunFilter {
 /// Rules for the retention of finished runs. A run must satisfy both rules to remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Number of the most recently finished runs.
+    /// Number of most recently finished runs to keep.
     pub keep: usize,
-    /// Earliest time of the end of a run, in milliseconds since 1970.
+    /// Earliest finish time of a run to keep, in milliseconds since 1970.
     pub finished_since: Option<u64>,
 }
 
-/// A store of histories.
+/// A store of run histories.
 ///
 /// ```
 /// use steplatch_store::{AppendError, Journal, MemoryJournal};
@@ -141,8 +142,8 @@ pub struct Retention {
 /// assert_eq!(last, 2);
 ///
 /// // An append that is based on an outdated history is refused.
-/// let late = journal.append(&run, 1, 1, vec!["asked again".to_owned()]).await;
-/// assert!(matches!(late, Err(AppendError::Conflict { .. })));
+/// let conflict = journal.append(&run, 1, 1, vec!["asked again".to_owned()]).await;
+/// assert!(matches!(conflict, Err(AppendError::Conflict { .. })));
 ///
 /// let texts: Vec<String> = journal.read(&run, 0).await?.into_iter().map(|record| record.text).collect();
 /// assert_eq!(texts, ["started", "asked"]);
@@ -166,11 +167,11 @@ pub trait Journal: Debug + Send + Sync + 'static {
     async fn append(&self, run: &RunId, after: u64, version: u16, texts: Vec<String>) -> Result<u64, AppendError> {
         match self.write(Append::new(run.clone(), after, version, texts)).await? {
             Appended::Written { last } => Ok(last),
-            Appended::Existing { run } => unreachable!("{run} has a key that was never given"),
+            Appended::Existing { run } => unreachable!("{run} has a key, but this append has none"),
         }
     }
 
-    /// Returns the entries of `run` from number `from` on, in order; none for an unknown run.
+    /// Returns the entries of `run` starting at number `from`, in order; none for an unknown run.
     ///
     /// # Errors
     /// If an entry is damaged or has a newer version, or the journal cannot read. The entries after such an entry are
@@ -196,7 +197,7 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// If the journal cannot read.
     async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError>;
 
-    /// Returns the private data of `run`, which the journal stores until the run has ended.
+    /// Returns the private data of `run`, which the journal stores until the run has finished.
     ///
     /// # Errors
     /// If the journal cannot read.
@@ -221,7 +222,7 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// If the journal cannot write.
     async fn empty_log(&self) -> Result<bool, StorageError>;
 
-    /// Removes the finished runs that `retention` does not keep. Returns them in the order of their ends.
+    /// Removes the finished runs that `retention` does not keep. Returns them in the order in which they finished.
     ///
     /// # Errors
     /// If the journal cannot write. Some may be removed already.

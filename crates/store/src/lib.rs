@@ -1,8 +1,8 @@
 //! The history of runs.
 //!
 //! Owns the history of a run: numbered records, which a writer appends, and a summary beside them, which changes. A
-//! record is a text with a version; its writer defines the meaning. Only
-//! this crate writes histories, and a new [`Journal`] has to pass [`conformance!`].
+//! record is text with a version; its writer defines the meaning. Only this crate writes histories, and a new
+//! [`Journal`] has to pass [`conformance!`].
 
 mod conformance;
 mod error;
@@ -10,7 +10,7 @@ mod journal;
 mod memory;
 mod sqlite;
 
-pub use conformance::Scripted;
+pub use conformance::JournalConformance;
 pub use error::{AppendError, OpenError, ReadError, StorageError};
 pub use journal::{Append, Appended, Journal, KnownRun, Record, Retention, RunFilter, Summary};
 pub use memory::MemoryJournal;

@@ -20,7 +20,7 @@ pub struct MemoryJournal {
 struct Histories {
     runs: HashMap<RunId, StoredRun>,
     keys: HashMap<String, RunId>,
-    begun_runs: u64,
+    started_runs: u64,
 }
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Histories {
         if last == 0 && texts.is_empty() {
             return Ok(Appended::Written { last: 0 });
         }
-        let run_count = &mut self.begun_runs;
+        let run_count = &mut self.started_runs;
         let stored = self.runs.entry(run.clone()).or_insert_with(|| {
             *run_count += 1;
             StoredRun { number: *run_count, records: Vec::new(), summary: None, private: None }

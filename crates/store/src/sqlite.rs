@@ -4,8 +4,8 @@
 //! one transaction, and the reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite runs on their
 //! runtime.
 //!
-//! SQLite writes the log ahead and synchronises it at each commit (`journal_mode=WAL`, `synchronous=FULL`):
-//! acknowledged entries survive a power failure, if the disk honours synchronisation.
+//! SQLite uses write-ahead logging and synchronises at each commit (`journal_mode=WAL`, `synchronous=FULL`):
+//! acknowledged entries survive a power failure if the disk honours synchronisation.
 //!
 //! Opening a journal takes it over: a previous owner that still runs can read, but its next append fails.
 
@@ -134,7 +134,9 @@ impl Journal for SqliteJournal {
         match self.request(WriterCommand::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
             Answer::Conflict { actual_last: is } => Err(AppendError::Conflict { run, expected, is }),
-            Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append gets the answer of an append"),
+            Answer::Forgotten(_) | Answer::Emptied(_) => {
+                unreachable!("the writer replies to an append with an append result")
+            }
         }
     }
 
@@ -177,7 +179,7 @@ impl Journal for SqliteJournal {
         self.request(WriterCommand::Forget(run.clone())).await.map(|_| ())
     }
 
-    /// Moves the log into the database and empties it. Costs a synchronisation of both.
+    /// Moves the log into the database and empties it. Synchronises both files.
     async fn empty_log(&self) -> Result<bool, StorageError> {
         Ok(matches!(self.request(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }
@@ -187,7 +189,7 @@ impl Journal for SqliteJournal {
         loop {
             let answer = self.request(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
             let Answer::Forgotten(batch) = answer else {
-                unreachable!("a removal gets the removed runs as its answer")
+                unreachable!("the writer replies to a removal with the removed runs")
             };
             let is_last = batch.len() < FORGET_BATCH;
             forgotten.extend(batch);

@@ -17,21 +17,21 @@ use crate::Home;
 pub struct Agent {
     program: Child,
     input: Mutex<ChildStdin>,
-    waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
-    next: AtomicU64,
+    pending_calls: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
+    next_id: AtomicU64,
     era: Era,
-    /// Its declared capabilities.
+    /// Declared client capabilities.
     capabilities: Value,
-    /// The requests of the server.
-    asked: Mutex<Receiver<Value>>,
+    /// Requests from the server.
+    server_requests: Mutex<Receiver<Value>>,
 }
 
-/// Version of the protocol that an agent uses.
+/// Protocol version that an agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// The client starts with a handshake, as in versions until 2025.
+    /// The client starts with a handshake, as in versions up to 2025.
     Handshake,
-    /// Every request names its client, as since 2026-07-28.
+    /// Every request describes its client, as of version 2026-07-28.
     Stateless,
 }
 
@@ -40,11 +40,11 @@ pub enum Era {
 pub struct Calling {
     tool: String,
     id: u64,
-    /// Progress notifications as they arrive, and then the answer.
-    said: Receiver<Value>,
+    /// Progress notifications as they arrive, then the response.
+    messages: Receiver<Value>,
 }
 
-/// Longer than any wait of a test.
+/// Time limit for an answer; longer than any wait in a test.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Agent {
@@ -60,7 +60,7 @@ impl Agent {
         Self::start(Era::Handshake, home, environment, json!({}))
     }
 
-    /// Starts `steplatch mcp` in `home` for an agent that uses this version.
+    /// Starts `steplatch mcp` in `home` for an agent that uses the protocol version `era`.
     #[must_use]
     pub fn of(era: Era, home: &Home) -> Self {
         Self::start(era, home, &[], json!({}))
@@ -80,12 +80,12 @@ impl Agent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("a program that runs");
-        let input = Mutex::new(program.stdin.take().expect("a pipe was asked for"));
-        let output = BufReader::new(program.stdout.take().expect("a pipe was asked for"));
-        let waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>> = Arc::default();
-        let expected = waiting.clone();
-        let (asks, asked) = channel();
+            .expect("the program starts");
+        let input = Mutex::new(program.stdin.take().expect("the pipe was requested"));
+        let output = BufReader::new(program.stdout.take().expect("the pipe was requested"));
+        let pending_calls: Arc<Mutex<HashMap<u64, Sender<Value>>>> = Arc::default();
+        let reader_calls = pending_calls.clone();
+        let (request_sender, server_requests) = channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -93,80 +93,84 @@ impl Agent {
                     || message["method"] == "notifications/cancelled"
                 {
                     // Most tests have no requests from the server.
-                    let _ = asks.send(message);
+                    let _ = request_sender.send(message);
                     continue;
                 }
-                let waiting = match message["method"].as_str() {
+                let receiver = match message["method"].as_str() {
                     // The token is the number of the call.
-                    Some("notifications/progress") => message["params"]["progressToken"]
-                        .as_u64()
-                        .map(|id| expected.lock().unwrap().get(&id).cloned().expect("progress of a call in progress")),
-                    _ => message["id"].as_u64().and_then(|id| expected.lock().unwrap().remove(&id)),
+                    Some("notifications/progress") => message["params"]["progressToken"].as_u64().map(|id| {
+                        reader_calls.lock().unwrap().get(&id).cloned().expect("progress belongs to a pending call")
+                    }),
+                    _ => message["id"].as_u64().and_then(|id| reader_calls.lock().unwrap().remove(&id)),
                 };
-                if let Some(waiting) = waiting {
+                if let Some(receiver) = receiver {
                     // The caller may have stopped waiting.
-                    let _ = waiting.send(message);
+                    let _ = receiver.send(message);
                 }
             }
         });
-        let asked = Mutex::new(asked);
-        let agent = Self { program, input, waiting, next: AtomicU64::new(1), era, capabilities, asked };
+        let server_requests = Mutex::new(server_requests);
+        let agent =
+            Self { program, input, pending_calls, next_id: AtomicU64::new(1), era, capabilities, server_requests };
         if era == Era::Stateless {
             return agent;
         }
-        let hello = json!({
+        let handshake = json!({
             "protocolVersion": "2025-06-18", "capabilities": agent.capabilities, "clientInfo": {"name": "test agent", "version": "1"}
         });
-        agent.ask(agent.number(), "initialize", &hello).recv_timeout(ANSWER_TIMEOUT).expect("an answer to initialize");
+        agent
+            .send(agent.next_id(), "initialize", &handshake)
+            .recv_timeout(ANSWER_TIMEOUT)
+            .expect("the server answers initialize");
         agent.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         agent
     }
 
     fn write(&self, message: &Value) {
         let mut input = self.input.lock().unwrap();
-        writeln!(input, "{message}").expect("a program that reads");
+        writeln!(input, "{message}").expect("the program reads its input");
     }
 
-    fn number(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn ask(&self, id: u64, method: &str, params: &Value) -> Receiver<Value> {
+    fn send(&self, id: u64, method: &str, params: &Value) -> Receiver<Value> {
         let (sender, receiver) = channel();
-        self.waiting.lock().unwrap().insert(id, sender);
+        self.pending_calls.lock().unwrap().insert(id, sender);
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         receiver
     }
 
-    /// Starts a call of a tool.
+    /// Starts a tool call.
     #[must_use]
     pub fn begin(&self, tool: &str, arguments: Value) -> Calling {
-        self.call(self.number(), tool, &arguments, json!({}))
+        self.call(self.next_id(), tool, &arguments, json!({}))
     }
 
-    /// Starts a call of a tool with progress notifications.
+    /// Starts a tool call with progress notifications.
     #[must_use]
     pub fn start_call_with_progress(&self, tool: &str, arguments: Value) -> Calling {
-        let id = self.number();
+        let id = self.next_id();
         self.call(id, tool, &arguments, json!({"progressToken": id}))
     }
 
-    /// Repeats a call of a tool with the results of its last round: `carried` has its `requestState` and the
-    /// `inputResponses` to it.
+    /// Repeats a tool call with the results of its previous round: `carried` has its `requestState` and the matching
+    /// `inputResponses`.
     #[must_use]
     pub fn call_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
-        self.round(self.number(), tool, arguments, json!({}), carried)
+        self.round(self.next_id(), tool, arguments, json!({}), carried)
     }
 
-    /// Waits for the next request of the server, or its cancellation.
+    /// Waits for the next request from the server, or a cancellation of one.
     #[must_use]
     pub fn await_request(&self) -> Value {
-        self.asked.lock().unwrap().recv_timeout(ANSWER_TIMEOUT).expect("a question to the client")
+        self.server_requests.lock().unwrap().recv_timeout(ANSWER_TIMEOUT).expect("the server sends a request")
     }
 
-    /// Answers a request of the server.
-    pub fn send_response(&self, asked: &Value, result: Value) {
-        self.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    /// Responds to a request from the server.
+    pub fn send_response(&self, request: &Value, result: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
     }
 
     fn call(&self, id: u64, tool: &str, arguments: &Value, meta: Value) -> Calling {
@@ -177,10 +181,10 @@ impl Agent {
     #[must_use]
     pub fn send_request(&self, method: &str, mut params: Value) -> Value {
         params["_meta"] = self.meta(json!({}));
-        self.ask(self.number(), method, &params).recv_timeout(ANSWER_TIMEOUT).expect("an answer")
+        self.send(self.next_id(), method, &params).recv_timeout(ANSWER_TIMEOUT).expect("the server answers")
     }
 
-    /// Adds the client's description if every request has it.
+    /// Adds the client's description if every request needs it.
     fn meta(&self, mut meta: Value) -> Value {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
@@ -196,13 +200,13 @@ impl Agent {
         for (name, value) in carried.as_object().into_iter().flatten() {
             params[name] = value.clone();
         }
-        let said = self.ask(id, "tools/call", &params);
-        Calling { tool: tool.to_owned(), id, said }
+        let messages = self.send(id, "tools/call", &params);
+        Calling { tool: tool.to_owned(), id, messages }
     }
 
     /// Cancels a call.
     pub fn cancel(&self, call: &Calling) {
-        let params = json!({"requestId": call.id, "reason": "the agent thought of something else"});
+        let params = json!({"requestId": call.id, "reason": "the agent changed its mind"});
         self.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
 
@@ -214,29 +218,29 @@ impl Agent {
 }
 
 impl Calling {
-    fn next(&self) -> Value {
-        self.said.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
+    fn next_message(&self) -> Value {
+        self.messages.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
     }
 
     /// Waits for the next progress notification, and returns its progress and message. Panics if the answer arrives
     /// first.
     #[must_use]
     pub fn progress(&self) -> (f64, String) {
-        progress_of(&self.next()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
+        parse_progress(&self.next_message()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
     }
 
     /// Waits for the answer, of any kind.
     #[must_use]
     pub fn answer(self) -> Value {
-        self.next()
+        self.next_message()
     }
 
     /// Waits for the message of a refused call.
     #[must_use]
     pub fn refusal(self) -> String {
-        let answer = self.next();
+        let answer = self.next_message();
         assert_eq!(answer["result"]["isError"], Value::Bool(true), "{}: {answer}", self.tool);
-        answer["result"]["content"][0]["text"].as_str().expect("words").to_owned()
+        answer["result"]["content"][0]["text"].as_str().expect("a refusal has a message").to_owned()
     }
 
     /// Waits for the structured result.
@@ -250,8 +254,8 @@ impl Calling {
     pub fn result_with_progress(self) -> (Vec<(f64, String)>, Value) {
         let mut progress = Vec::new();
         let answer = loop {
-            let message = self.next();
-            match progress_of(&message) {
+            let message = self.next_message();
+            match parse_progress(&message) {
                 Some(more) => progress.push(more),
                 None => break message,
             }
@@ -264,7 +268,7 @@ impl Calling {
 }
 
 /// Reads a progress notification.
-fn progress_of(message: &Value) -> Option<(f64, String)> {
+fn parse_progress(message: &Value) -> Option<(f64, String)> {
     let params = message.get("params")?;
     Some((params["progress"].as_f64()?, params["message"].as_str().unwrap_or_default().to_owned()))
 }

@@ -1,7 +1,7 @@
-//! A person at a terminal outside of the daemon.
+//! A person at a terminal outside the daemon.
 //!
-//! A process in a terminal of the daemon counts as an agent, so the person's command runs in a terminal of a helper
-//! below this process. A terminal of the daemon only shows it, which gives tests the screen and the waits of an agent.
+//! A process in a terminal of the daemon counts as an agent, so the person's command runs in a terminal owned by a
+//! helper process. A terminal of the daemon only displays it, so that tests can use an agent's screen and waits.
 
 use std::process::{Child, Command};
 
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 
 use crate::{Agent, Home};
 
-/// A terminal outside of the daemon. Dropping it ends its program.
+/// A terminal outside the daemon. Dropping it ends its program.
 #[derive(Debug)]
 pub struct OwnTerminal {
     helper: Child,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl OwnTerminal {
@@ -26,22 +26,22 @@ impl OwnTerminal {
     /// If the program does not start in time.
     #[must_use]
     pub fn of(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (script, socket) = (folder.path().join("desk.py"), folder.path().join("desk"));
+        let directory = tempfile::tempdir().unwrap();
+        let (script, socket) = (directory.path().join("desk.py"), directory.path().join("desk"));
         std::fs::write(&script, include_str!("desk.py")).unwrap();
         let mut helper = Command::new("python3");
         helper.arg(&script).arg("serve").arg(&socket).args(command);
         helper.env("TERM", "xterm-256color").env("COLORTERM", "truecolor");
         place(&mut helper);
         let helper = helper.spawn().unwrap();
-        eventually_blocking("the terminal of a person begins", || socket.exists());
-        Self { helper, folder }
+        eventually_blocking("the person's terminal has started", || socket.exists());
+        Self { helper, directory }
     }
 
     /// Returns the command that shows the terminal, once, in the terminal in which it runs.
     #[must_use]
     pub fn show(&self) -> [String; 4] {
-        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let path = |name: &str| self.directory.path().join(name).display().to_string();
         ["python3".to_owned(), path("desk.py"), "show".to_owned(), path("desk")]
     }
 }
@@ -78,11 +78,11 @@ impl<'a> Person<'a> {
     /// # Panics
     /// If the text does not appear within a minute.
     pub fn expect_text(&self, pattern: &str) -> String {
-        let asked =
+        let arguments =
             json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60, "screen": "full"});
-        let waited = self.agent.call_tool("await_output", asked);
-        let screen = waited["screen_content"].as_str().unwrap();
-        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
+        let reply = self.agent.call_tool("await_output", arguments);
+        let screen = reply["screen_content"].as_str().unwrap();
+        assert_eq!(reply["reason"], "match", "no {pattern:?} on:\n{screen}");
         screen.to_owned()
     }
 
@@ -91,9 +91,9 @@ impl<'a> Person<'a> {
     /// # Panics
     /// If the text is not drawn within a minute.
     pub fn expect_screen(&self, pattern: &str) {
-        let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
-        let waited = self.agent.call_tool("await_output", asked);
-        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
+        let arguments = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
+        let reply = self.agent.call_tool("await_output", arguments);
+        assert_eq!(reply["reason"], "match", "no {pattern:?} on:\n{}", reply["screen_content"]);
     }
 
     /// Types a line.
@@ -109,7 +109,7 @@ impl<'a> Person<'a> {
     /// Sends an input, as in the tool `send_input`.
     pub fn send(&self, mut input: Value) {
         input["session_id"] = self.session.as_str().into();
-        let sent = self.agent.call_tool("send_input", input);
-        assert_eq!(sent["success"], true, "{sent}");
+        let reply = self.agent.call_tool("send_input", input);
+        assert_eq!(reply["success"], true, "{reply}");
     }
 }

@@ -12,31 +12,33 @@ use tempfile::TempDir;
 /// the daemon.
 #[derive(Debug)]
 pub struct Home {
-    folder: TempDir,
+    directory: TempDir,
     steplatch: PathBuf,
     variables: Vec<(String, String)>,
 }
 
 /// Creates a home directory in which fish has already run: in a new one it reads all manuals for completions in the
-/// background, which takes a minute of computing.
+/// background, which takes a minute of CPU time.
 pub fn settle_fish(home: &Path) {
-    std::fs::create_dir_all(home.join(".local/share/fish/generated_completions")).expect("a temporary folder");
+    std::fs::create_dir_all(home.join(".local/share/fish/generated_completions"))
+        .expect("a temporary directory is created");
 }
 
 impl Home {
     /// Creates a home directory for the program `steplatch`.
     #[must_use]
     pub fn new(steplatch: &str) -> Self {
-        // Short, because it contains a socket, whose path has at most 107 bytes.
-        let folder = tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary folder");
-        settle_fish(folder.path());
-        Self { folder, steplatch: steplatch.into(), variables: Vec::new() }
+        // The path must be short: a socket path has at most 107 bytes.
+        let directory =
+            tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary directory is created");
+        settle_fish(directory.path());
+        Self { directory, steplatch: steplatch.into(), variables: Vec::new() }
     }
 
     /// Returns its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 
     /// Sets a variable for all programs of this home.
@@ -47,8 +49,8 @@ impl Home {
     /// Returns the environment in which programs of this home run.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
-        let folder = self.path().to_str().expect("a temporary folder has a plain name");
-        [("HOME", folder), ("XDG_RUNTIME_DIR", folder), ("STEPLATCH_STATE_DIR", &format!("{folder}/state"))]
+        let directory = self.path().to_str().expect("the temporary path is UTF-8");
+        [("HOME", directory), ("XDG_RUNTIME_DIR", directory), ("STEPLATCH_STATE_DIR", &format!("{directory}/state"))]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into_iter()
             .chain(self.variables.iter().cloned())
@@ -57,12 +59,12 @@ impl Home {
 
     /// Connects to the running daemon of this home directory, as a client with this name.
     pub async fn connect(&self, client: &str) -> Client {
-        let place = DaemonPaths::new(self.path().join("state"), self.path().join("steplatch"));
-        let hello = Hello { protocol_version: PROTOCOL_VERSION, client: client.to_owned(), ..Hello::default() };
-        connect(&place, hello).await.expect("the daemon answers").0
+        let paths = DaemonPaths::new(self.path().join("state"), self.path().join("steplatch"));
+        let handshake = Hello { protocol_version: PROTOCOL_VERSION, client: client.to_owned(), ..Hello::default() };
+        connect(&paths, handshake).await.expect("the daemon responds").0
     }
 
-    /// Returns `program`, ready to run in this home directory.
+    /// Returns a command that runs `program` in this home directory.
     #[must_use]
     pub fn inside(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
@@ -70,7 +72,7 @@ impl Home {
         command
     }
 
-    /// Returns the program for which this home directory was created, ready to run.
+    /// Returns a command for the program for which this home directory was created.
     #[must_use]
     pub fn steplatch(&self) -> Command {
         self.inside(&self.steplatch)
@@ -79,28 +81,28 @@ impl Home {
     /// Configures the remote service `north`, whose runs are polled every second. Its token is in a file. Other
     /// settings stay.
     pub fn configure_service(&self, url: &str, token: &str) {
-        let (secret, folder) = (self.path().join("token"), self.path().join(".config/steplatch"));
-        std::fs::write(&secret, format!("{token}\n")).expect("a file in a new folder");
-        std::fs::create_dir_all(&folder).expect("a folder in a new folder");
-        let file = folder.join("config.toml");
+        let (secret, directory) = (self.path().join("token"), self.path().join(".config/steplatch"));
+        std::fs::write(&secret, format!("{token}\n")).expect("the file is written");
+        std::fs::create_dir_all(&directory).expect("the directory is created");
+        let file = directory.join("config.toml");
         let settings = std::fs::read_to_string(&file).unwrap_or_default();
         let service = format!(
             "[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\nstatus_check_interval = 1000\n\
              execution_timeout = 60000\n",
             secret.display()
         );
-        std::fs::write(&file, settings + &service).expect("a file in a new folder");
+        std::fs::write(&file, settings + &service).expect("the file is written");
     }
 
     /// Answers the question of a run or of a nested run, as a person. Does not name the question if there are several.
     pub fn answer_gate(&self, run: &str, answer: &str) -> CommandOutput {
-        self.run(&["gates", "answer", &self.gate_of(run), answer])
+        self.run(&["gates", "answer", &self.only_gate_or_run(run), answer])
     }
 
-    /// Returns the gate that a run waits at, or the run if that is not exactly one gate.
-    fn gate_of(&self, run: &str) -> String {
-        let shown = self.run(&["runs", "show", run, "--json"]);
-        let record: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
+    /// Returns the gate at which a run waits, or the run itself if it does not wait at exactly one gate.
+    fn only_gate_or_run(&self, run: &str) -> String {
+        let output = self.run(&["runs", "show", run, "--json"]);
+        let record: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
         match record["pending_gates"].as_array().map(Vec::as_slice) {
             Some([only]) => only["gate_id"].as_str().unwrap_or(run).to_owned(),
             _ => run.to_owned(),
@@ -110,31 +112,31 @@ impl Home {
     /// Answers like [`Self::answer_gate`] as the approver, after unlocking the locked runs.
     pub fn approve(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
         self.run_with_input(&["approver", "unlock", "--stdin"], passphrase);
-        self.run_with_input(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
+        self.run_with_input(&["gates", "answer", &self.only_gate_or_run(run), answer, "--passphrase-stdin"], passphrase)
     }
 
     /// Runs the program with `arguments` and `input` on its standard input, and returns its output.
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut program = program.spawn().expect("a program that starts");
-        // Ignore the error: a program that reads nothing may have ended.
+        let mut program = program.spawn().expect("the program starts");
+        // Ignore the error: a program that reads no input may have exited.
         drop(program.stdin.take().map(|mut standard_input| standard_input.write_all(input.as_bytes())));
-        CommandOutput::of(&program.wait_with_output().expect("a program that ends"))
+        CommandOutput::of(&program.wait_with_output().expect("the program exits"))
     }
 
     /// Runs the program with `arguments` and returns its output.
     pub fn run(&self, arguments: &[&str]) -> CommandOutput {
-        CommandOutput::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
+        CommandOutput::of(&self.steplatch().args(arguments).output().expect("the program starts"))
     }
 }
 
 impl Drop for Home {
     fn drop(&mut self) {
-        let stopped = self.run(&["daemon", "stop"]);
+        let output = self.run(&["daemon", "stop"]);
         // A second panic would hide the first one, and a home directory may never have had a daemon.
         if !std::thread::panicking() {
-            assert!(stopped.code == 0 || stopped.stderr.contains("no daemon is running"), "{}", stopped.stderr);
+            assert!(output.code == 0 || output.stderr.contains("no daemon is running"), "{}", output.stderr);
         }
     }
 }
@@ -142,11 +144,11 @@ impl Drop for Home {
 /// The output of a program, and its exit code.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// The text on standard output.
+    /// Text on standard output.
     pub stdout: String,
-    /// The text on standard error.
+    /// Text on standard error.
     pub stderr: String,
-    /// The exit code; -1 if a signal ended the program.
+    /// The exit code; -1 if a signal terminated the program.
     pub code: i32,
 }
 
@@ -161,7 +163,7 @@ impl CommandOutput {
         }
     }
 
-    /// Returns standard output of a program that must have succeeded.
+    /// Returns the standard output of a program that must have succeeded.
     pub fn expect_success(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.stdout, self.stderr);
         self.stdout

@@ -38,7 +38,7 @@ pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|program| program.is_file())
 }
 
 /// Returns the name of the user who runs the tests, as known to daemons.
@@ -52,10 +52,10 @@ pub fn user_name() -> String {
 #[derive(Debug)]
 pub struct TestDaemon {
     client: Client,
-    place: DaemonPaths,
+    paths: DaemonPaths,
     stopper: ShutdownHandle,
-    serving: JoinHandle<()>,
-    folder: TempDir,
+    server_task: JoinHandle<()>,
+    directory: TempDir,
     configuration: watch::Sender<Configuration>,
     clock: Clock,
 }
@@ -68,30 +68,36 @@ impl TestDaemon {
 
     /// Starts a daemon whose terminals have these options.
     pub async fn with(terminals: steplatch_terminal::Options) -> Self {
-        Self::start(tempfile::tempdir().expect("a temporary folder"), terminals, RetentionPolicy::default()).await
+        Self::start(
+            tempfile::tempdir().expect("a temporary directory is created"),
+            terminals,
+            RetentionPolicy::default(),
+        )
+        .await
     }
 
     /// Starts a daemon with this retention of finished runs.
     pub async fn keeping(runs: RetentionPolicy) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        Self::start(folder, steplatch_terminal::Options::default(), runs).await
+        let directory = tempfile::tempdir().expect("a temporary directory is created");
+        Self::start(directory, steplatch_terminal::Options::default(), runs).await
     }
 
     /// Starts a daemon in this directory.
-    pub async fn in_folder(folder: TempDir) -> Self {
-        Self::start(folder, steplatch_terminal::Options::default(), RetentionPolicy::default()).await
+    pub async fn in_folder(directory: TempDir) -> Self {
+        Self::start(directory, steplatch_terminal::Options::default(), RetentionPolicy::default()).await
     }
 
     /// Starts a daemon in this directory with changeable settings.
-    pub async fn configured(folder: TempDir, configuration: Configuration) -> Self {
+    pub async fn configured(directory: TempDir, configuration: Configuration) -> Self {
         let terminals = steplatch_terminal::Options::default();
-        Self::start_with(folder, terminals, RetentionPolicy::default(), configuration).await
+        Self::start_with(directory, terminals, RetentionPolicy::default(), configuration).await
     }
 
-    /// Starts a daemon with runs that follow this clock, as do those of its successors.
+    /// Starts a daemon whose runs, and those of its successors, use this clock.
     pub async fn with_clock(clock: &ManualClock) -> Self {
-        let (folder, terminals) = (tempfile::tempdir().expect("a temporary folder"), Default::default());
-        Self::start_at(folder, terminals, RetentionPolicy::default(), Configuration::default(), clock.clock()).await
+        let (directory, terminals) =
+            (tempfile::tempdir().expect("a temporary directory is created"), Default::default());
+        Self::start_at(directory, terminals, RetentionPolicy::default(), Configuration::default(), clock.clock()).await
     }
 
     /// Changes the settings while the daemon runs.
@@ -99,39 +105,39 @@ impl TestDaemon {
         self.configuration.send_replace(configuration);
     }
 
-    async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: RetentionPolicy) -> Self {
-        Self::start_with(folder, terminals, runs, Configuration::default()).await
+    async fn start(directory: TempDir, terminals: steplatch_terminal::Options, runs: RetentionPolicy) -> Self {
+        Self::start_with(directory, terminals, runs, Configuration::default()).await
     }
 
     async fn start_with(
-        folder: TempDir,
+        directory: TempDir,
         terminals: steplatch_terminal::Options,
         runs: RetentionPolicy,
         configuration: Configuration,
     ) -> Self {
-        Self::start_at(folder, terminals, runs, configuration, Clock::system()).await
+        Self::start_at(directory, terminals, runs, configuration, Clock::system()).await
     }
 
-    async fn start_again(folder: TempDir, configuration: Configuration, clock: Clock) -> Self {
+    async fn start_again(directory: TempDir, configuration: Configuration, clock: Clock) -> Self {
         let terminals = steplatch_terminal::Options::default();
-        Self::start_at(folder, terminals, RetentionPolicy::default(), configuration, clock).await
+        Self::start_at(directory, terminals, RetentionPolicy::default(), configuration, clock).await
     }
 
     async fn start_at(
-        folder: TempDir,
+        directory: TempDir,
         terminals: steplatch_terminal::Options,
         runs: RetentionPolicy,
         configuration: Configuration,
         clock: Clock,
     ) -> Self {
-        let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
-        settle_fish(folder.path());
+        let paths = DaemonPaths::new(directory.path().join("state"), directory.path().join("run"));
+        settle_fish(directory.path());
         let host = Starter::InProcess(Box::new(terminals));
-        // Tests of functions have the program, whose workers these are.
+        // Workers of functions need the program; tests of functions use it.
         let workers = WorkerStarter::Disabled;
         let (sender, configuration) = watch::channel(configuration);
         let options = Options {
-            place: place.clone(),
+            place: paths.clone(),
             host,
             workers,
             runs,
@@ -139,12 +145,12 @@ impl TestDaemon {
             clock: clock.clone(),
             substitutes: Substitutes::default(),
         };
-        let daemon = Daemon::start(options).await.expect("a daemon that starts");
+        let daemon = Daemon::start(options).await.expect("the daemon starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
-        let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
-        client.call(hello(folder.path(), "test", false)).await.expect("a daemon that greets");
-        Self { client, place, stopper, serving, folder, configuration: sender, clock }
+        let server_task = tokio::spawn(async move { daemon.serve().await.expect("the daemon keeps serving") });
+        client.call(hello(directory.path(), "test", false)).await.expect("the daemon accepts the handshake");
+        Self { client, paths, stopper, server_task, directory, configuration: sender, clock }
     }
 
     /// Returns the client.
@@ -155,14 +161,14 @@ impl TestDaemon {
 
     /// Returns another client: a person with the name `name`.
     pub async fn person_named(&self, name: &str) -> Client {
-        let (client, _) = connect(&self.place, hello(self.folder.path(), name, true)).await.unwrap();
+        let (client, _) = connect(&self.paths, hello(self.directory.path(), name, true)).await.unwrap();
         client
     }
 
     /// Returns the daemon's directories.
     #[must_use]
     pub fn place(&self) -> &DaemonPaths {
-        &self.place
+        &self.paths
     }
 
     /// Sends `verb` and returns its reply, of any kind.
@@ -204,17 +210,20 @@ impl TestDaemon {
         self.call(verb).await.run_id
     }
 
-    /// Stops the daemon and waits for its end.
+    /// Stops the daemon and waits until it has stopped.
     pub async fn stop(self) {
-        drop(self.ended(ShutdownMode::CloseTerminals).await);
+        drop(self.shut_down(ShutdownMode::CloseTerminals).await);
     }
 
-    /// Waits until the daemon has ended on its own.
+    /// Waits until the daemon has stopped on its own.
     pub async fn finish(self) {
-        tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), self.server_task)
+            .await
+            .expect("the daemon stops in time")
+            .unwrap();
     }
 
-    /// Stops the daemon and starts another one with its directories and settings, which finds the terminals.
+    /// Stops the daemon and starts another one with its directories and settings, which finds its terminals.
     pub async fn restarted(self) -> Self {
         self.restarted_with(|| {}).await
     }
@@ -222,29 +231,32 @@ impl TestDaemon {
     /// Restarts the daemon like [`Self::restarted`], and calls `act` while no daemon runs.
     pub async fn restarted_with(self, act: impl FnOnce()) -> Self {
         let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
-        let folder = self.ended(ShutdownMode::KeepTerminals).await;
+        let directory = self.shut_down(ShutdownMode::KeepTerminals).await;
         act();
-        Self::start_again(folder, configuration, clock).await
+        Self::start_again(directory, configuration, clock).await
     }
 
-    /// Stops the daemon with its terminals and starts another one with its directories and settings: nothing remembers
-    /// the typed input.
+    /// Stops the daemon with its terminals and starts another one with its directories and settings: nothing
+    /// remembers the typed input.
     pub async fn replaced(self) -> Self {
         let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
-        Self::start_again(self.ended(ShutdownMode::CloseTerminals).await, configuration, clock).await
+        Self::start_again(self.shut_down(ShutdownMode::CloseTerminals).await, configuration, clock).await
     }
 
-    async fn ended(self, ending: ShutdownMode) -> TempDir {
-        self.stopper.stop(ending);
-        tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
-        self.folder
+    async fn shut_down(self, mode: ShutdownMode) -> TempDir {
+        self.stopper.stop(mode);
+        tokio::time::timeout(Duration::from_secs(60), self.server_task)
+            .await
+            .expect("the daemon stops in time")
+            .unwrap();
+        self.directory
     }
 }
 
-/// Returns an introduction with nothing specific to this machine except the paths of programs.
-fn hello(folder: &Path, name: &str, person: bool) -> Hello {
+/// Returns a greeting that depends on this computer only in the paths of programs.
+fn hello(directory: &Path, name: &str, person: bool) -> Hello {
     let environment: BTreeMap<String, String> = [
-        ("HOME", folder.to_str().expect("a temporary folder has a plain name")),
+        ("HOME", directory.to_str().expect("the temporary path is UTF-8")),
         ("PATH", &std::env::var("PATH").unwrap_or_default()),
         ("LC_ALL", "C.UTF-8"),
         ("USER", name),
@@ -254,7 +266,7 @@ fn hello(folder: &Path, name: &str, person: bool) -> Hello {
     Hello {
         protocol_version: PROTOCOL_VERSION,
         client: name.to_owned(),
-        cwd: Some(folder.display().to_string()),
+        cwd: Some(directory.display().to_string()),
         environment: Some(environment),
         person,
         peer: None,
@@ -262,7 +274,7 @@ fn hello(folder: &Path, name: &str, person: bool) -> Hello {
     }
 }
 
-/// A terminal of a [`TestDaemon`], with short methods.
+/// A terminal of a [`TestDaemon`], with convenience methods.
 #[derive(Debug, Clone)]
 pub struct Session<'a> {
     daemon: &'a TestDaemon,

@@ -1,8 +1,8 @@
-//! The stored form of an entry, and its verification on read.
+//! Stored form of an entry, and its verification on read.
 //!
-//! A text up to [`MAX_INLINE_BYTES`] bytes is in the row itself. A longer one, such as the output of a terminal, is
-//! compressed in a row of `blobs` under the SHA-256 of its text, so that ten entries with the same screen store it
-//! once. The checksum of a row covers the run, the numbers and the text or the name of the blob: it detects a changed
+//! Text of up to [`MAX_INLINE_BYTES`] bytes is in the row itself. Longer text, such as terminal output, is
+//! compressed in a row of `blobs` under its SHA-256, so that ten entries with the same screen store it
+//! once. A row's checksum covers the run, the numbers and the text or the blob's hash, so it detects a changed
 //! row and a moved row.
 
 use lz4_flex::block;
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{ReadError, Record};
 
-/// Maximum length of a text in the row of its entry, in bytes.
+/// Maximum length of text stored in its entry's row, in bytes.
 pub(super) const MAX_INLINE_BYTES: usize = 16 * 1024;
 
 /// The text is in the row.
@@ -22,11 +22,11 @@ const FORMAT_IN_ROW: i64 = 1;
 /// The text is in a blob.
 const FORMAT_IN_BLOB: i64 = 2;
 
-/// Maximum ratio of a text to its compressed form: each byte of a length in LZ4 adds at most 255. See
+/// Maximum compression ratio: each length byte in LZ4 adds at most 255. See
 /// <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 const MAX_COMPRESSION_RATIO: usize = 255;
 
-/// The columns that [`read`] takes, of `records` joined to `blobs`.
+/// Query for the columns that [`read`] needs, from `records` joined with `blobs`.
 pub(super) const SELECT: &str = "
     SELECT seq, format, version, checksum, text, blob, length, packed
     FROM records LEFT JOIN blobs ON blobs.hash = records.blob
@@ -113,19 +113,19 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest_version: u16) ->
         return Err(damaged("it is missing, although a later one exists"));
     }
     let (format, version, expected) = (number(1)?, number(2)?, number(3)?);
-    let covered = match format {
+    let checked_bytes = match format {
         FORMAT_IN_ROW => bytes(4)?,
         FORMAT_IN_BLOB => bytes(5)?,
         newer => return Err(unknown(newer, FORMAT_IN_BLOB)),
     };
-    if checksum(run, seq.cast_signed(), format, version, covered) != expected {
+    if checksum(run, seq.cast_signed(), format, version, checked_bytes) != expected {
         return Err(damaged("its checksum does not match"));
     }
     let Some(version) = u16::try_from(version).ok().filter(|version| *version <= newest_version) else {
         return Err(unknown(version, newest_version.into()));
     };
     let text = if format == FORMAT_IN_ROW {
-        covered.to_vec()
+        checked_bytes.to_vec()
     } else {
         let length = usize::try_from(number(6)?).map_err(|_| damaged("its length does not match"))?;
         let packed = bytes(7)?;
@@ -134,7 +134,7 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest_version: u16) ->
         }
         let text =
             block::decompress(packed, length).map_err(|_| damaged("its compressed text cannot be decompressed"))?;
-        if Sha256::digest(&text).as_slice() != covered {
+        if Sha256::digest(&text).as_slice() != checked_bytes {
             return Err(damaged("the hash of its compressed text does not match"));
         }
         text
@@ -143,12 +143,12 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest_version: u16) ->
     Ok(Record { seq, version, text })
 }
 
-fn checksum(run: &RunId, seq: i64, format: i64, version: i64, covered: &[u8]) -> i64 {
+fn checksum(run: &RunId, seq: i64, format: i64, version: i64, checked_bytes: &[u8]) -> i64 {
     let mut hash = Xxh3::new();
     hash.update(run.as_str().as_bytes());
     for number in [seq, format, version] {
         hash.update(&number.to_le_bytes());
     }
-    hash.update(covered);
+    hash.update(checked_bytes);
     hash.digest().cast_signed()
 }

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::entry;
 use crate::{KnownRun, ReadError, Record, RunFilter, StorageError, Summary};
 
-/// The columns of each run, for [`read_known_run`].
+/// Start of a query for the columns that [`read_known_run`] needs.
 macro_rules! known {
     () => {
         concat!(
@@ -42,7 +42,7 @@ impl Reader {
         Self { connection, newest_version }
     }
 
-    /// Answers until all senders are dropped.
+    /// Serves queries until all senders are dropped.
     pub(super) fn serve(self, mut queries: mpsc::Receiver<ReaderQuery>) {
         while let Some(query) = queries.blocking_recv() {
             // A caller that stopped waiting does not need the answer.
@@ -65,7 +65,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let mut select = self.connection.prepare_cached(entry::SELECT)?;
-        // A number beyond the range of the database is beyond every history.
+        // A number outside the database's range is past the end of every history.
         let Ok(first) = i64::try_from(from) else { return Ok(Vec::new()) };
         let mut rows = select.query(params![number, first, i64::try_from(at_most).unwrap_or(i64::MAX)])?;
         let mut records = Vec::new();

@@ -54,20 +54,20 @@ const MIGRATIONS: &[&str] = &["
     CREATE TABLE blobs (hash BLOB PRIMARY KEY, length INTEGER NOT NULL, packed BLOB NOT NULL);
 "];
 
-/// Time that a connection waits while another process uses the journal or takes it over.
+/// Maximum time that a connection waits while another process uses the journal or takes it over.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Size to which SQLite truncates a longer log, in bytes.
-const KEPT_LOG_BYTES: i64 = 16 << 20;
+const MAX_LOG_BYTES: i64 = 16 << 20;
 
-/// Maximum number of prepared statements of a connection: more than this crate has.
+/// Maximum number of prepared statements per connection; higher than the number in this crate.
 const MAX_PREPARED_STATEMENTS: usize = 32;
 
 /// Opens the database for writing, brings it to the newest format and takes it over. Also returns the
 /// number of the new owner.
 pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
     open_database(path, options).map_err(|error| match error {
-        // With a full disk, SQLite often reports a failure to open or extend the file beside the database.
+        // With a full disk, SQLite often reports a failure to open or extend the log file.
         OpenError::Storage { path, cause: StorageError::Failed(cause) } if is_disk_full(&path) => {
             OpenError::Storage { path, cause: StorageError::Full(cause) }
         }
@@ -75,15 +75,15 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
     })
 }
 
-/// Size of the trial write: the space that SQLite needs beside an open database.
+/// Size of the trial write, in bytes: the space that SQLite needs for the files beside a database.
 const TRIAL_BYTES: usize = 64 << 10;
 
-/// Returns whether the disk or the user's quota is full, by a trial write beside a file.
+/// Returns true if the disk or the user's quota is full, as determined by a trial write beside `path`.
 fn is_disk_full(path: &Path) -> bool {
     let trial = path.with_extension(format!("room-{}", std::process::id()));
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial).and_then(|mut file| {
         file.write_all(&[0; TRIAL_BYTES])?;
-        // Some file systems allocate the space only here.
+        // Some file systems allocate the space only now.
         file.sync_all()
     });
     let _ = fs::remove_file(&trial);
@@ -103,7 +103,7 @@ fn open_database(path: &Path, options: &SqliteOptions) -> Result<(Connection, u6
     connection
         .pragma_update(None, "journal_mode", "WAL")
         .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
-        .and_then(|()| connection.pragma_update(None, "journal_size_limit", KEPT_LOG_BYTES))
+        .and_then(|()| connection.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES))
         // Overwrite deleted private data.
         .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;
@@ -128,8 +128,8 @@ pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
 /// Opens a second connection to a database that [`open`] has prepared.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let guarded = connection.pragma_update(None, "query_only", true);
-    guarded.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })?;
+    let result = connection.pragma_update(None, "query_only", true);
+    result.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })?;
     Ok(connection)
 }
 
@@ -144,13 +144,13 @@ pub(super) fn check_owner(transaction: &Transaction<'_>, own_epoch: u64) -> Resu
 /// Creates the file, readable only by its user, because it contains the output of terminals. SQLite creates the log
 /// with the same mode.
 fn create(path: &Path) -> std::io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(_) => File::open(folder)?.sync_all(),
+        Ok(_) => File::open(directory)?.sync_all(),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => fs::metadata(path).map(|_| ()),
         Err(error) => Err(error),
     }

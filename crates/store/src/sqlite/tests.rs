@@ -1,4 +1,4 @@
-//! Properties that only this journal promises: durability, detection of damage, and stopping when necessary.
+//! Guarantees specific to this journal: durability, damage detection, and refusal to write when it must not.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::{MemoryJournal, Summary};
 #[derive(Debug)]
 struct Temporary {
     journal: SqliteJournal,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Temporary {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { journal: open(&folder), _folder: folder }
+        let directory = tempfile::tempdir().unwrap();
+        Self { journal: open(&directory), _directory: directory }
     }
 }
 
@@ -70,25 +70,25 @@ mod conformance {
     crate::conformance!(super::Temporary::new());
 }
 
-fn file(folder: &TempDir) -> PathBuf {
-    folder.path().join("state/steplatch.db")
+fn file(directory: &TempDir) -> PathBuf {
+    directory.path().join("state/steplatch.db")
 }
 
-fn open(folder: &TempDir) -> SqliteJournal {
-    open_with(folder, &SqliteOptions::default())
+fn open(directory: &TempDir) -> SqliteJournal {
+    open_with(directory, &SqliteOptions::default())
 }
 
-fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
-    SqliteJournal::open(&file(folder), options).unwrap()
+fn open_with(directory: &TempDir, options: &SqliteOptions) -> SqliteJournal {
+    SqliteJournal::open(&file(directory), options).unwrap()
 }
 
 /// Changes the database directly, without the journal.
-fn tamper(folder: &TempDir, statement: &str) {
-    Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
+fn tamper(directory: &TempDir, statement: &str) {
+    Connection::open(file(directory)).unwrap().execute_batch(statement).unwrap();
 }
 
-fn count(folder: &TempDir, table: &str) -> i64 {
-    let connection = Connection::open(file(folder)).unwrap();
+fn count(directory: &TempDir, table: &str) -> i64 {
+    let connection = Connection::open(file(directory)).unwrap();
     connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
@@ -112,12 +112,12 @@ fn dense(length: usize) -> String {
 
 #[tokio::test]
 async fn appended_entries_survive_reopening() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run = RunId::random();
-    let journal = open(&folder);
+    let journal = open(&directory);
     append(&journal, &run, 0, &["one", &long(1)]).await.unwrap();
     journal.close();
-    let journal = open(&folder);
+    let journal = open(&directory);
     assert_eq!(journal.epoch(), 2);
     let texts: Vec<String> = journal.read(&run, 1).await.unwrap().into_iter().map(|record| record.text).collect();
     assert_eq!(texts, ["one".to_owned(), long(1)]);
@@ -127,48 +127,48 @@ async fn appended_entries_survive_reopening() {
 #[test]
 fn only_its_user_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
-    for path in [file(&folder), file(&folder).with_extension("db-wal")] {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
+    for path in [file(&directory), file(&directory).with_extension("db-wal")] {
         assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     journal.close();
 }
 
 #[tokio::test]
-async fn private_text_is_in_no_file_once_the_log_is_empty() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+async fn emptying_the_log_removes_private_text_from_all_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let run = RunId::random();
     let private = "a secret that nobody reads";
     let started = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
     journal.write(started).await.unwrap();
-    let holds = || {
-        let files = std::fs::read_dir(folder.path().join("state")).unwrap().flatten();
+    let files_contain_private_text = || {
+        let files = std::fs::read_dir(directory.path().join("state")).unwrap().flatten();
         let texts = files.map(|file| std::fs::read(file.path()).unwrap());
         texts.into_iter().any(|bytes| bytes.windows(private.len()).any(|window| window == private.as_bytes()))
     };
-    assert!(holds());
+    assert!(files_contain_private_text());
     let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
     journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
     // A reader in the middle of a read prevents emptying the log, and the reply says so.
-    let reader = rusqlite::Connection::open(file(&folder)).unwrap();
+    let reader = rusqlite::Connection::open(file(&directory)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
     assert!(!journal.empty_log().await.unwrap());
     reader.execute_batch("COMMIT").unwrap();
     assert!(journal.empty_log().await.unwrap());
-    assert!(!holds());
+    assert!(!files_contain_private_text());
 }
 
 #[tokio::test]
-async fn next_owner_empties_the_log_of_a_killed_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+async fn next_owner_empties_the_log_of_a_killed_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     append(&journal, &RunId::random(), 0, &["one"]).await.unwrap();
-    let log = file(&folder).with_extension("db-wal");
+    let log = file(&directory).with_extension("db-wal");
     assert!(std::fs::metadata(&log).unwrap().len() > 0);
     // The connections of the killed journal are never closed.
-    let next = open(&folder);
+    let next = open(&directory);
     assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
     next.close();
     journal.close();
@@ -176,28 +176,31 @@ async fn next_owner_empties_the_log_of_a_killed_one() {
 
 #[tokio::test]
 async fn journal_with_a_removed_file_refuses_to_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
-    std::fs::rename(file(&folder), folder.path().join("elsewhere")).unwrap();
-    let refused = append(&journal, &run, 1, &["two"]).await;
-    assert!(matches!(refused, Err(AppendError::Storage(StorageError::Gone))), "{refused:?}");
-    std::fs::write(file(&folder), "").unwrap();
-    assert!(matches!(journal.forget(&run).await, Err(StorageError::Gone)), "another file is not this one");
-    std::fs::rename(folder.path().join("elsewhere"), file(&folder)).unwrap();
+    std::fs::rename(file(&directory), directory.path().join("elsewhere")).unwrap();
+    let result = append(&journal, &run, 1, &["two"]).await;
+    assert!(matches!(result, Err(AppendError::Storage(StorageError::Gone))), "{result:?}");
+    std::fs::write(file(&directory), "").unwrap();
+    assert!(
+        matches!(journal.forget(&run).await, Err(StorageError::Gone)),
+        "a different file at the same path is refused"
+    );
+    std::fs::rename(directory.path().join("elsewhere"), file(&directory)).unwrap();
     assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn former_owner_is_refused_but_can_read() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run = RunId::random();
-    let former = open(&folder);
+    let former = open(&directory);
     append(&former, &run, 0, &["one"]).await.unwrap();
-    let owner = open(&folder);
-    let refused = append(&former, &run, 1, &["two"]).await;
-    assert!(matches!(refused, Err(AppendError::Storage(StorageError::NotOwner { own: 1, owner: 2 }))), "{refused:?}");
+    let owner = open(&directory);
+    let result = append(&former, &run, 1, &["two"]).await;
+    assert!(matches!(result, Err(AppendError::Storage(StorageError::NotOwner { own: 1, owner: 2 }))), "{result:?}");
     assert!(matches!(former.forget(&run).await, Err(StorageError::NotOwner { .. })));
     assert_eq!(append(&owner, &run, 1, &["two"]).await.unwrap(), 2);
     assert_eq!(former.read(&run, 1).await.unwrap().len(), 2);
@@ -205,8 +208,8 @@ async fn former_owner_is_refused_but_can_read() {
 
 #[tokio::test]
 async fn one_of_many_concurrent_writers_is_accepted() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = Arc::new(open(&folder));
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Arc::new(open(&directory));
     let run = RunId::random();
     let tasks: Vec<_> = (0..100)
         .map(|writer: u32| {
@@ -214,28 +217,29 @@ async fn one_of_many_concurrent_writers_is_accepted() {
             tokio::spawn(async move { journal.append(&run, 0, 1, vec![writer.to_string()]).await.is_ok() })
         })
         .collect();
-    let mut taken = 0;
+    let mut accepted_count = 0;
     for task in tasks {
-        taken += usize::from(task.await.unwrap());
+        accepted_count += usize::from(task.await.unwrap());
     }
-    assert_eq!((taken, journal.read(&run, 1).await.unwrap().len()), (1, 1));
+    assert_eq!((accepted_count, journal.read(&run, 1).await.unwrap().len()), (1, 1));
 }
 
 #[tokio::test]
 async fn history_longer_than_one_read_is_complete() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let run = RunId::random();
     let texts: Vec<String> = (1..=2 * READ_BATCH + 5).map(|number| number.to_string()).collect();
     journal.append(&run, 0, 1, texts.clone()).await.unwrap();
-    let back: Vec<String> = journal.read(&run, 1).await.unwrap().into_iter().map(|record| record.text).collect();
-    assert_eq!(back, texts);
+    let stored_texts: Vec<String> =
+        journal.read(&run, 1).await.unwrap().into_iter().map(|record| record.text).collect();
+    assert_eq!(stored_texts, texts);
 }
 
 #[tokio::test]
-async fn changed_entry_stops_the_reader_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+async fn reading_a_changed_entry_reports_the_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let damages = [
         ("text = 'twO'", "its checksum does not match"),
         ("text = NULL", "one of its parts is missing"),
@@ -247,7 +251,7 @@ async fn changed_entry_stops_the_reader_by_name() {
         let run = RunId::random();
         append(&journal, &run, 0, &["one", "two", "three"]).await.unwrap();
         let of_run = format!("number = (SELECT number FROM runs WHERE run = '{run}')");
-        tamper(&folder, &format!("UPDATE records SET {change} WHERE seq = 2 AND {of_run}"));
+        tamper(&directory, &format!("UPDATE records SET {change} WHERE seq = 2 AND {of_run}"));
         let output = journal.read(&run, 1).await.unwrap_err().to_string();
         assert_eq!(output, format!("entry 2 of run {run} is damaged: {what}"));
         assert!(journal.read(&run, 3).await.is_ok(), "a later entry can be read on its own");
@@ -256,19 +260,19 @@ async fn changed_entry_stops_the_reader_by_name() {
 
 #[tokio::test]
 async fn entry_of_another_run_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let (run, other) = (RunId::random(), RunId::random());
     append(&journal, &run, 0, &["one"]).await.unwrap();
     append(&journal, &other, 0, &["one"]).await.unwrap();
-    tamper(&folder, "DELETE FROM records WHERE number = 1; UPDATE records SET number = 1");
+    tamper(&directory, "DELETE FROM records WHERE number = 1; UPDATE records SET number = 1");
     assert!(matches!(journal.read(&run, 1).await, Err(ReadError::Damaged { seq: 1, .. })));
 }
 
 #[tokio::test]
-async fn changed_long_text_stops_the_reader() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+async fn reading_changed_long_text_reports_the_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let run = RunId::random();
     append(&journal, &run, 0, &[&long(1), &long(2)]).await.unwrap();
     let swap = "UPDATE blobs SET (length, packed) = (SELECT length, packed FROM blobs WHERE rowid = 2) WHERE rowid = 1";
@@ -279,52 +283,52 @@ async fn changed_long_text_stops_the_reader() {
         ("DELETE FROM blobs", "one of its numbers is missing"),
     ];
     for (change, what) in changes {
-        tamper(&folder, change);
+        tamper(&directory, change);
         let output = journal.read(&run, 1).await.unwrap_err().to_string();
         assert_eq!(output, format!("entry 1 of run {run} is damaged: {what}"));
     }
 }
 
 #[tokio::test]
-async fn entry_of_a_newer_version_stops_the_reader_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open_with(&folder, &SqliteOptions { newest_version: 1, ..SqliteOptions::default() });
+async fn reading_an_entry_of_a_newer_version_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open_with(&directory, &SqliteOptions { newest_version: 1, ..SqliteOptions::default() });
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
     journal.append(&run, 1, 2, vec!["two".into()]).await.unwrap();
     let output = journal.read(&run, 1).await.unwrap_err().to_string();
     assert_eq!(output, format!("entry 2 of run {run} has version 2, and 1 is the newest that is known here"));
-    tamper(&folder, "UPDATE records SET format = 3 WHERE seq = 1");
+    tamper(&directory, "UPDATE records SET format = 3 WHERE seq = 1");
     let output = journal.read(&run, 1).await.unwrap_err().to_string();
     assert_eq!(output, format!("entry 1 of run {run} has version 3, and 2 is the newest that is known here"));
 }
 
 #[tokio::test]
 async fn long_text_is_stored_once_while_referenced() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let (run, other) = (RunId::random(), RunId::random());
     append(&journal, &run, 0, &[&long(1), &long(1), &long(2), "short"]).await.unwrap();
     append(&journal, &other, 0, &[&long(1)]).await.unwrap();
-    assert_eq!(count(&folder, "blobs"), 2);
+    assert_eq!(count(&directory, "blobs"), 2);
     journal.forget(&run).await.unwrap();
-    assert_eq!(count(&folder, "blobs"), 1);
+    assert_eq!(count(&directory, "blobs"), 1);
     assert_eq!(journal.read(&other, 1).await.unwrap()[0].text, long(1));
     journal.forget(&other).await.unwrap();
-    assert_eq!([count(&folder, "blobs"), count(&folder, "records"), count(&folder, "runs")], [0, 0, 0]);
+    assert_eq!([count(&directory, "blobs"), count(&directory, "records"), count(&directory, "runs")], [0, 0, 0]);
 }
 
 #[tokio::test]
-async fn full_disk_is_named_and_recovers_when_there_is_room() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() });
+async fn append_reports_full_disk_and_succeeds_once_space_is_free() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open_with(&directory, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() });
     let (old, run) = (RunId::random(), RunId::random());
     append(&journal, &old, 0, &[&dense(600_000)]).await.unwrap();
     append(&journal, &run, 0, &["one"]).await.unwrap();
     let summary = Summary { state: "running".into(), finished_at: None, text: "{}".into() };
     let large = Append::new(run.clone(), 1, 1, vec!["two".into(), dense(700_000)]).with_summary(summary).with_key("k");
-    let refused = journal.write(large.clone()).await;
-    assert!(matches!(refused, Err(AppendError::Storage(StorageError::Full(_)))), "{refused:?}");
+    let result = journal.write(large.clone()).await;
+    assert!(matches!(result, Err(AppendError::Storage(StorageError::Full(_)))), "{result:?}");
     assert_eq!(journal.read(&run, 1).await.unwrap().len(), 1);
     let known = journal.runs(RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
     assert_eq!((known[0].last, &known[0].summary), (1, &None));
@@ -338,9 +342,10 @@ async fn full_disk_is_named_and_recovers_when_there_is_room() {
 }
 
 #[tokio::test]
-async fn entry_without_room_does_not_fail_its_batch() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = Arc::new(open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() }));
+async fn entry_too_large_for_the_disk_does_not_fail_its_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal =
+        Arc::new(open_with(&directory, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() }));
     let tasks: Vec<_> = (0..40)
         .map(|number| {
             let journal = journal.clone();
@@ -348,77 +353,77 @@ async fn entry_without_room_does_not_fail_its_batch() {
             tokio::spawn(async move { journal.append(&RunId::random(), 0, 1, vec![text]).await })
         })
         .collect();
-    let mut refused = Vec::new();
+    let mut failed_numbers = Vec::new();
     for (number, task) in tasks.into_iter().enumerate() {
         if let Err(error) = task.await.unwrap() {
             assert!(matches!(error, AppendError::Storage(StorageError::Full(_))), "{error:?}");
-            refused.push(number);
+            failed_numbers.push(number);
         }
     }
-    assert_eq!(refused, [20]);
+    assert_eq!(failed_numbers, [20]);
     assert_eq!(journal.runs(RunFilter::default()).await.unwrap().len(), 39);
 }
 
 #[tokio::test]
-async fn read_only_file_is_named_and_becomes_writable_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+async fn append_reports_read_only_file_until_it_is_writable() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
-    let make = |read_only: bool| {
+    let set_read_only = |read_only: bool| {
         journal.request(WriterCommand::Tamper(Box::new(move |connection| {
             connection.pragma_update(None, "query_only", read_only)
         })))
     };
-    make(true).await.map(|_| ()).unwrap();
-    let refused = append(&journal, &run, 1, &["two"]).await;
-    assert!(matches!(refused, Err(AppendError::Storage(StorageError::ReadOnly(_)))), "{refused:?}");
-    make(false).await.map(|_| ()).unwrap();
+    set_read_only(true).await.map(|_| ()).unwrap();
+    let result = append(&journal, &run, 1, &["two"]).await;
+    assert!(matches!(result, Err(AppendError::Storage(StorageError::ReadOnly(_)))), "{result:?}");
+    set_read_only(false).await.map(|_| ()).unwrap();
     assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn journal_of_a_newer_build_is_refused_and_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    open(&folder).close();
-    tamper(&folder, "PRAGMA user_version = 7");
-    let refused = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::Newer { found: 7, known: 1, .. }), "{refused:?}");
-    assert!(refused.to_string().ends_with("has format 7, and 1 is the newest that is known here"));
-    tamper(&folder, "PRAGMA user_version = 1");
-    assert_eq!(open(&folder).epoch(), 2, "the attempt has not taken the journal over");
+    let directory = tempfile::tempdir().unwrap();
+    open(&directory).close();
+    tamper(&directory, "PRAGMA user_version = 7");
+    let error = SqliteJournal::open(&file(&directory), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 7, known: 1, .. }), "{error:?}");
+    assert!(error.to_string().ends_with("has format 7, and 1 is the newest that is known here"));
+    tamper(&directory, "PRAGMA user_version = 1");
+    assert_eq!(open(&directory).epoch(), 2, "the failed open has not taken over the journal");
 }
 
 #[test]
 fn foreign_file_is_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(file(&folder).parent().unwrap()).unwrap();
-    tamper(&folder, "CREATE TABLE bookmarks (url TEXT)");
-    let before = std::fs::read(file(&folder)).unwrap();
-    let refused = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
-    assert_eq!(std::fs::read(file(&folder)).unwrap(), before);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(file(&directory).parent().unwrap()).unwrap();
+    tamper(&directory, "CREATE TABLE bookmarks (url TEXT)");
+    let before = std::fs::read(file(&directory)).unwrap();
+    let error = SqliteJournal::open(&file(&directory), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
+    assert_eq!(std::fs::read(file(&directory)).unwrap(), before);
 
-    std::fs::write(file(&folder), "not a database, and longer than the head of one. ".repeat(99)).unwrap();
-    let refused = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::Storage { .. }), "{refused:?}");
+    std::fs::write(file(&directory), "not a database, and longer than the head of one. ".repeat(99)).unwrap();
+    let error = SqliteJournal::open(&file(&directory), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Storage { .. }), "{error:?}");
 
-    let refused = SqliteJournal::open(&file(&folder).join("below/a/file.db"), &SqliteOptions::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::File { .. }), "{refused:?}");
+    let error = SqliteJournal::open(&file(&directory).join("below/a/file.db"), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::File { .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn commits_wait_for_the_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = open(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(&directory);
     let check = |connection: &Connection| {
-        let request =
+        let pragma =
             |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
-        assert_eq!(request("synchronous")?, 2.into(), "2 is FULL");
-        assert_eq!(request("journal_mode")?, "wal".to_owned().into());
+        assert_eq!(pragma("synchronous")?, 2.into(), "2 is FULL");
+        assert_eq!(pragma("journal_mode")?, "wal".to_owned().into());
         Ok(())
     };
-    // A failed claim ends the writer, which closes the journal.
+    // A failed assertion ends the writer thread, which closes the journal.
     assert!(journal.request(WriterCommand::Tamper(Box::new(check))).await.is_ok());
 }
 
@@ -451,7 +456,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Returns the result of an append in a form that two journals can be compared by.
+/// Formats the result of an append so that two journals can be compared.
 fn comparable(result: Result<Appended, AppendError>) -> String {
     format!("{result:?}")
 }
@@ -460,7 +465,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn journal_behaves_like_one_in_memory(
+    fn sqlite_and_memory_journals_behave_alike(
         operations in proptest::collection::vec(operation(), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -469,8 +474,8 @@ proptest! {
 }
 
 async fn compare(operations: Vec<Operation>) {
-    let folder = tempfile::tempdir().unwrap();
-    let (memory, mut sqlite) = (MemoryJournal::default(), open(&folder));
+    let directory = tempfile::tempdir().unwrap();
+    let (memory, mut sqlite) = (MemoryJournal::default(), open(&directory));
     let runs: Vec<RunId> = (0..6).map(|_| RunId::random()).collect();
     for operation in operations {
         match operation {
@@ -491,12 +496,12 @@ async fn compare(operations: Vec<Operation>) {
             }
             Operation::ForgetFinished { keep, since } => {
                 let retention = Retention { keep, finished_since: since };
-                let gone = sqlite.forget_finished(retention).await.unwrap();
-                assert_eq!(gone, memory.forget_finished(retention).await.unwrap());
+                let forgotten_ids = sqlite.forget_finished(retention).await.unwrap();
+                assert_eq!(forgotten_ids, memory.forget_finished(retention).await.unwrap());
             }
             Operation::Reopen => {
                 sqlite.close();
-                sqlite = open(&folder);
+                sqlite = open(&directory);
             }
         }
         for filter in [
@@ -518,34 +523,34 @@ async fn compare(operations: Vec<Operation>) {
     }
     sqlite.close();
     for table in ["runs", "records", "blobs", "keys"] {
-        assert_eq!(count(&folder, table), 0, "{table} has rows after every run was removed");
+        assert_eq!(count(&directory, table), 0, "{table} still has rows after all runs were removed");
     }
 }
 
 #[test]
-fn damaged_file_is_named_and_not_called_full() {
-    let folder = tempfile::tempdir().unwrap();
-    open(&folder).close();
-    let mut bytes = std::fs::read(file(&folder)).unwrap();
+fn damaged_file_is_not_reported_as_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    open(&directory).close();
+    let mut bytes = std::fs::read(file(&directory)).unwrap();
     bytes[100..].fill(0x5a);
-    std::fs::write(file(&folder), bytes).unwrap();
-    let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    std::fs::write(file(&directory), bytes).unwrap();
+    let error = SqliteJournal::open(&file(&directory), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Damaged(_), .. }), "{error:?}");
     // A directory in place of the log: the file is unusable, and the disk is not full.
-    let folder = tempfile::tempdir().unwrap();
-    open(&folder).close();
-    std::fs::create_dir(file(&folder).with_extension("db-wal")).unwrap();
-    let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    let directory = tempfile::tempdir().unwrap();
+    open(&directory).close();
+    std::fs::create_dir(file(&directory).with_extension("db-wal")).unwrap();
+    let error = SqliteJournal::open(&file(&directory), &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Failed(_), .. }), "{error:?}");
-    let left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing behind");
+    let file_names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(file_names.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial file is removed");
 }
 
 const FULL_DISK: &str = "STEPLATCH_FULL_DISK";
 
 #[test]
-#[ignore = "started by the test below, in a directory of a small file system"]
-fn the_owner_of_a_journal_on_a_full_disk() {
+#[ignore = "started by the test below, on a small file system"]
+fn owner_process_on_a_full_disk() {
     let path = std::path::PathBuf::from(std::env::var_os(FULL_DISK).expect("a directory")).join("journal.db");
     if !path.exists() {
         let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
@@ -559,20 +564,20 @@ fn the_owner_of_a_journal_on_a_full_disk() {
 }
 
 #[test]
-fn journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
-    let folder = tempfile::tempdir().unwrap();
-    // In a separate mount namespace, which ends with its processes. The first process kills itself.
+fn opening_a_killed_owners_journal_reports_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    // Use a separate mount namespace, which ends with its processes. The first process aborts.
     let script = "mount -t tmpfs -o size=1m none \"$STEPLATCH_FULL_DISK\" || exit 77; \"$@\"; exec \"$@\"";
     let child = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args(["sqlite::tests::the_owner_of_a_journal_on_a_full_disk", "--exact", "--ignored"])
-        .env(FULL_DISK, folder.path())
+        .args(["sqlite::tests::owner_process_on_a_full_disk", "--exact", "--ignored"])
+        .env(FULL_DISK, directory.path())
         .output();
     let output = match child {
         Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
         refused => return steplatch_patience::leave_out(&format!("a file system cannot be mounted: {refused:?}")),
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let test_output = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && test_output.contains("1 passed"), "{test_output}");
 }

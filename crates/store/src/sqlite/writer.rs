@@ -1,4 +1,4 @@
-//! The thread that writes: one transaction for all waiting requests.
+//! The thread that writes to the database: one transaction for all waiting requests.
 //!
 //! A transaction costs one synchronisation of the disk, regardless of the number of requests. Meanwhile further
 //! requests queue up, and the next transaction takes all of them: the busier the journal, the cheaper an append.
@@ -16,7 +16,7 @@ use crate::{Append, Appended, Retention, StorageError};
 /// Maximum number of requests that share a transaction.
 const MAX_GROUP_REQUESTS: usize = 512;
 
-/// Maximum length of the text of a transaction, in bytes: a long transaction delays many callers.
+/// Maximum total text length of a transaction, in bytes: a long transaction delays many callers.
 const MAX_GROUP_BYTES: usize = 4 << 20;
 
 /// A test's change to a connection.
@@ -108,14 +108,14 @@ impl Writer {
         match self.transact(&group) {
             Ok(answers) => {
                 for (request, answer) in group.into_iter().zip(answers) {
-                    // Ignore the error: the request is done even if its caller has stopped waiting.
+                    // Ignore the error: the request is complete even if its caller has stopped waiting.
                     let _ = request.reply.send(Ok(answer));
                 }
             }
             Err(error) if group.len() > 1 => {
                 // SQLite has rolled the group back. Retry each request alone, so that a request that needs too much
                 // space does not fail the others.
-                tracing::warn!(%error, "a transaction of the journal failed; each of its requests is retried alone");
+                tracing::warn!(%error, "a journal transaction failed; retrying each of its requests alone");
                 for request in group {
                     let answer = self.transact(std::slice::from_ref(&request)).map(|mut answers| answers.remove(0));
                     let _ = request.reply.send(answer);
@@ -150,9 +150,9 @@ impl Writer {
                 WriterCommand::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
                 }
-                WriterCommand::EmptyLog => unreachable!("it is not part of a transaction"),
+                WriterCommand::EmptyLog => unreachable!("emptying the log is not part of a transaction"),
                 #[cfg(test)]
-                WriterCommand::Tamper(_) => unreachable!("tests send it alone, not in a group"),
+                WriterCommand::Tamper(_) => unreachable!("tests send this command alone"),
             });
         }
         transaction.commit()?;

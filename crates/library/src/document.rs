@@ -13,7 +13,7 @@ use crate::{FileError, Signature};
 /// Maximum size of a saved workflow on disk, in bytes. The largest permitted machines take a tenth of it.
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// State of a workflow: a draft, or known to work.
+/// Status of a workflow: a draft, or known to work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -24,9 +24,9 @@ pub enum Status {
     Proven,
 }
 
-/// Metadata of a workflow, kept beside its definition.
+/// Metadata of a workflow, stored beside its definition.
 ///
-/// Read key by key: other programs write such files, too. A value of an unexpected type counts as missing, so that
+/// Read key by key: other programs also write such files. A value of an unexpected type counts as missing, so that
 /// invalid metadata never make a definition unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Value")]
@@ -35,34 +35,34 @@ pub struct Metadata {
     pub hash: Signature,
     /// Time of the first save, in RFC 3339.
     pub created: String,
-    /// Number of its version, from 1; a change of its behaviour increases it. Stored as text, `"1.0"` for 1; a number
+    /// Version number, starting at 1; a change of behaviour increases it. Stored as text, `"1.0"` for 1; a number
     /// is valid too.
     #[serde(serialize_with = "serialize_version")]
     pub version: u32,
     /// Draft or proven.
     pub status: Status,
-    /// Number of its runs that have ended.
+    /// Number of its finished runs.
     pub run_count: u64,
     /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// Time at which the last run ended, in RFC 3339.
+    /// Time at which the last run finished, in RFC 3339.
     pub last_run: Option<String>,
     /// Number of states that the last run executed.
     pub total_states: u64,
-    /// Keys of a newer build, or of another program; kept unchanged.
+    /// Keys written by a newer build or another program; kept unchanged.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl Metadata {
-    /// Returns whether the counts include a run that ended at that time or later, to the second.
+    /// Returns true if the counts include a run that finished at `time` or later, to the second.
     #[must_use]
     pub fn counts(&self, time: SystemTime) -> bool {
         // The formatted times sort chronologically.
         self.last_run.as_ref().is_some_and(|last| *last >= to_rfc3339(time))
     }
 
-    /// Returns whether it was first saved at that time or later, to the second.
+    /// Returns true if the workflow was first saved at `time` or later, to the second.
     #[must_use]
     pub fn is_created_since(&self, time: SystemTime) -> bool {
         self.created >= to_rfc3339(time)
@@ -94,7 +94,8 @@ fn take_field<T: DeserializeOwned + Default>(fields: &mut Map<String, Value>, ke
     fields.shift_remove(key).and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
 }
 
-/// Reads a version: the integer part of a number, or of a text that begins with a number. Any other value counts as 1.
+/// Reads a version: the integer part of a number, or of a string that begins with a number. Any other value counts as
+/// 1.
 fn parse_version(value: &Value) -> u32 {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
@@ -110,9 +111,9 @@ fn serialize_version<S: Serializer>(version: &u32, serializer: S) -> Result<S::O
 /// A saved workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// The name, which is also that of its file.
+    /// Name of the workflow and of its file.
     pub name: WorkflowName,
-    /// The definition, which contains that name.
+    /// Definition, which contains the name.
     pub definition: Value,
     /// Its metadata, with the hash of the current definition. An edited definition is a draft.
     pub metadata: Metadata,
@@ -150,10 +151,10 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
     Ok(Stored { name: name.clone(), definition: with_name(definition, name), metadata })
 }
 
-/// Returns the text of the file. It is deterministic, with the keys in the order of the document.
+/// Returns the text of the file. It is deterministic, with the keys in document order.
 pub(crate) fn to_text(stored: &Stored) -> String {
     let file = File { definition: stored.definition.clone(), metadata: stored.metadata.clone() };
-    let mut text = serde_json::to_string_pretty(&file).expect("texts are the only keys");
+    let mut text = serde_json::to_string_pretty(&file).expect("all keys are strings");
     text.push('\n');
     text
 }

@@ -1,4 +1,4 @@
-//! The errors of the library, by the caller's possible reaction.
+//! Library errors, grouped by how a caller can react.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum FolderError {
     /// The directory is read-only.
     #[error("the library '{}' is read-only", .folder.display())]
     ReadOnly {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
         /// The error of the system.
         #[source]
@@ -76,7 +76,7 @@ pub enum CreateError {
         name: WorkflowName,
     },
     /// The definition is not a JSON object.
-    #[error("a definition is a JSON object")]
+    #[error("a definition must be a JSON object")]
     NotAnObject,
     /// The definition is too long.
     #[error("the definition takes {bytes} bytes, more than the limit of {at_most} for a saved workflow")]
@@ -102,7 +102,7 @@ pub enum ReplaceError {
     Write(#[from] CreateError),
 }
 
-/// Defect of one file of a library, as text that follows "is broken: ".
+/// Defect of one file of a library; its text follows "is broken: ".
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file name is not a valid workflow name.

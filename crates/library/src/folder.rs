@@ -1,4 +1,4 @@
-//! Atomic replacement of files, and the lock on all of them.
+//! Atomic replacement of files in a directory, under a lock on the whole directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +23,7 @@ pub(crate) struct FolderLock<'f> {
     file: File,
 }
 
-/// Identity and times of a file, which detect its replacement or edit.
+/// Identity and timestamps of a file, to detect that it was replaced or edited.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     size: u64,
@@ -42,7 +42,7 @@ impl Stamp {
         stamp(path)
     }
 
-    /// Returns whether the last change of the file is so old that a further change would change its timestamps.
+    /// Returns true if the last change is old enough that another change would alter the timestamps.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Stamp {
     }
 }
 
-/// A file of the folder, not yet read.
+/// A file of the directory, not yet read.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
     pub(crate) name: OsString,
@@ -71,7 +71,7 @@ pub(crate) struct FoundFile {
 }
 
 impl<'f> FolderLock<'f> {
-    /// Waits for the lock, after creating the folder if it is missing.
+    /// Waits for the lock, after creating the directory if it is missing.
     pub(crate) fn wait(folder: &'f Path) -> Result<Self, FolderError> {
         create_folder(folder)?;
         let file = open_lock_file(folder)?;
@@ -124,7 +124,7 @@ impl<'f> FolderLock<'f> {
         }
     }
 
-    /// Creates a directory in the folder, unless it exists.
+    /// Creates a subdirectory, unless it exists.
     pub(crate) fn create_directory(&self, name: &str) -> Result<(), FolderError> {
         let directory = self.folder.join(name);
         if directory.is_dir() {
@@ -134,7 +134,7 @@ impl<'f> FolderLock<'f> {
         created.map_err(|error| FolderError::from_io(&directory, error))
     }
 
-    /// Removes the unfinished files of killed writers; the lock excludes living ones.
+    /// Removes the unfinished files of killed writers; the lock excludes live ones.
     fn remove_unfinished(&self) {
         let Ok(files) = fs::read_dir(self.folder) else { return };
         for file in files.flatten() {
@@ -154,7 +154,7 @@ impl Drop for FolderLock<'_> {
     }
 }
 
-/// Makes changes of a directory's entries durable.
+/// Makes changes to a directory's entries durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -177,13 +177,13 @@ fn open_lock_file(folder: &Path) -> Result<File, FolderError> {
 /// Returns the visible files of the directory with this suffix, by name; none if there is no directory.
 pub(crate) fn files(folder: &Path, suffix: &str) -> Result<Vec<FoundFile>, FolderError> {
     let failed = |cause| FolderError::from_io(&folder.join("."), cause);
-    let listed = match fs::read_dir(folder) {
-        Ok(listed) => listed,
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
     };
     let mut files = Vec::new();
-    for file in listed {
+    for file in entries {
         let file = file.map_err(failed)?;
         let name = file.file_name();
         let text = name.to_string_lossy();
@@ -216,8 +216,8 @@ pub(crate) fn read(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>, Fil
         Err(error) => return Err(FileError::Unreadable(error)),
     }
     let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_end(&mut text));
-    match read {
+    let result = File::open(path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_end(&mut text));
+    match result {
         Ok(_) if text.len() > max_bytes => Err(FileError::TooLarge { at_most: max_bytes }),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -32,7 +32,7 @@ pub struct FunctionMetadata {
     pub hash: Signature,
     /// Time of the first load, in RFC 3339.
     pub created: String,
-    /// Number of versions of the text, counted from 1.
+    /// Version number of the text, starting at 1.
     pub version: u32,
     /// The source file, if it comes from one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct FunctionMetadata {
     pub declares: Vec<Declares>,
     /// The runs of its workflows, by their ids.
     pub workflows: BTreeMap<String, Counts>,
-    /// Keys of a newer build; kept unchanged.
+    /// Keys written by a newer build; kept unchanged.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -73,11 +73,11 @@ pub struct Declares {
 pub struct Counts {
     /// Draft or proven.
     pub status: Status,
-    /// Number of its runs that have ended.
+    /// Number of its finished runs.
     pub run_count: u64,
     /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// Time at which the last run ended, in RFC 3339.
+    /// Time at which the last run finished, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
     /// The ids of the last counted runs, at most 32, so that no run counts twice.
@@ -85,13 +85,13 @@ pub struct Counts {
     pub counted: Vec<String>,
 }
 
-/// Maximum number of ids of counted runs in the metadata of a workflow: more than the number of runs that end at once.
+/// Maximum number of ids of counted runs in the metadata of a workflow: more than can finish at the same time.
 const MAX_COUNTED_RUNS: usize = 32;
 
 /// A file of functions, not yet read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFunctions {
-    /// The name within the folder.
+    /// File name within the directory.
     pub file: String,
     /// The name without the suffix, or the error if that is not a workflow name.
     pub name: Result<WorkflowName, InvalidId>,
@@ -127,12 +127,12 @@ impl FunctionMetadata {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("texts are the only keys");
+        let mut text = serde_json::to_string_pretty(self).expect("all keys are strings");
         text.push('\n');
         text
     }
 
-    /// Returns whether a user has edited the text in the library since the load.
+    /// Returns true if a user has edited the text in the library since it was loaded.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)
@@ -140,7 +140,7 @@ impl FunctionMetadata {
 }
 
 impl Counts {
-    /// Returns whether this run is counted.
+    /// Returns true if the run `run` is already counted.
     #[must_use]
     pub fn has_counted(&self, run: &str) -> bool {
         self.counted.iter().any(|counted| counted == run)

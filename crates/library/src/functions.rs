@@ -30,8 +30,8 @@ impl Library {
             let file = found.name.to_string_lossy().into_owned();
             let stem = file.strip_suffix(FUNCTIONS_SUFFIX).unwrap_or(&file);
             let name = stem.parse();
-            let about = folder::stamp(&self.folder().join(format!("{stem}{METADATA_SUFFIX}")));
-            FoundFunctions { name, stamp: found.stamp, about, file }
+            let metadata_stamp = folder::stamp(&self.folder().join(format!("{stem}{METADATA_SUFFIX}")));
+            FoundFunctions { name, stamp: found.stamp, about: metadata_stamp, file }
         });
         Ok(files.collect())
     }
@@ -102,7 +102,7 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts the ended run `run` of the workflow `id` of a file. A success proves the workflow. Returns whether the
+    /// Counts the finished run `run` of the workflow `id` of a file. A success proves the workflow. Returns true if the
     /// run is counted, by this or an earlier call: a run of a text with another `hash` proves nothing about the saved
     /// one.
     ///

@@ -11,7 +11,7 @@ use crate::folder::{self, FoundFile, Stamp};
 use crate::functions::METADATA_SUFFIX;
 use crate::{FileError, FolderError, Stored};
 
-/// Name of the index file, which no workflow can have.
+/// Name of the index file; no workflow can have this name.
 pub(crate) const INDEX_FILE: &str = "index.json";
 /// Version of the format. Raise it when the meaning of an entry changes; the library then rebuilds the index.
 const FORMAT: u32 = 2;
@@ -38,7 +38,7 @@ pub struct Entry {
 /// An invalid file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {
-    /// The name within the folder.
+    /// File name within the directory.
     pub file: String,
     /// The defect.
     pub reason: String,
@@ -87,7 +87,7 @@ impl Index {
             self.files.iter().map(|indexed| (indexed.listing.file_name(), indexed)).collect();
         let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
-            // The metadata of functions are not workflows.
+            // Metadata files of functions are not workflows.
             name != INDEX_FILE && !name.ends_with(METADATA_SUFFIX)
         });
         let index_file = |found: FoundFile| {
@@ -105,7 +105,7 @@ impl Index {
 
     /// Returns the text of the file.
     pub(crate) fn to_text(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("texts are the only keys");
+        let mut text = serde_json::to_string_pretty(self).expect("all keys are strings");
         text.push('\n');
         text
     }

@@ -30,7 +30,7 @@ pub struct SaveOutcome {
 }
 
 impl Library {
-    /// Returns the library in `folder`. Saving the first workflow creates the folder.
+    /// Returns the library in `folder`. Saving the first workflow creates the directory.
     #[must_use]
     pub fn open(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
@@ -129,7 +129,7 @@ impl Library {
     }
 
     /// Saves a definition whose run completed: as `name`, otherwise by its own name, otherwise as `workflow_` with its
-    /// signature. Appends `_2`, `_3` and so on if a file has that name, or `is_taken`. Does not save a definition that
+    /// signature. Appends `_2`, `_3` and so on if a file or `is_taken` claims the name. Does not save a definition that
     /// is equivalent to a saved one; that one becomes proven.
     ///
     /// # Errors
@@ -228,9 +228,9 @@ impl Library {
         self.folder.join(golden_name(name))
     }
 
-    /// Counts a run of the workflow `name` that executed `states` states and ended at `ended_at`. A success proves the
-    /// workflow. Returns whether the run is counted: a run of a definition with another `hash` proves nothing about the
-    /// saved one.
+    /// Counts a run of the workflow `name` that executed `states` states and finished at `ended_at`. A success proves
+    /// the workflow. Returns whether the run is counted: a run of a definition with another `hash` proves nothing
+    /// about the saved one.
     ///
     /// # Errors
     /// If there is no workflow of that name, its file is broken, or writing to the directory fails.
@@ -282,7 +282,7 @@ impl Library {
     /// Writes the file of a new definition, and records it as a version.
     fn save_new(&self, lock: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
         self.put(lock, stored)?;
-        // The save succeeded. A version without its record has no author, and gets a record at its replacement.
+        // The save succeeded. A version without a record has no author, and is recorded when it is replaced.
         let _ = self.record_saved(lock, stored, author);
         Ok(())
     }
@@ -302,12 +302,12 @@ impl Library {
             let stem = preferred_name.as_str();
             // A name is ASCII, so it can be cut at any length.
             let prefix = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
-            format!("{prefix}{suffix}").parse().expect("the beginning of a name with '_' and digits is a name")
+            format!("{prefix}{suffix}").parse().expect("a prefix of a name followed by '_' and digits is a name")
         });
         std::iter::once(preferred_name.clone())
             .chain(numbered)
             .find(is_free)
-            .expect("a folder has fewer files than numbers")
+            .expect("a directory has fewer files than there are numbers")
     }
 }
 
@@ -319,16 +319,16 @@ fn golden_name(name: &WorkflowName) -> String {
     format!("{name}.golden.jsonl")
 }
 
-/// Returns whether the file of a workflow with this name would be the index.
+/// Returns true if a workflow of this name would have the index as its file.
 fn is_reserved(name: &WorkflowName) -> bool {
     file_name(name) == index::INDEX_FILE
 }
 
 fn check_length(definition: &Value) -> Result<(), CreateError> {
-    // Metadata take some hundred bytes.
+    // Metadata takes a few hundred bytes.
     let max_bytes = MAX_FILE_BYTES - MAX_FILE_BYTES / 256;
     let bytes = serde_json::to_string_pretty(definition).map_or(usize::MAX, |text| {
-        // In the file, each line has two more blanks.
+        // In the file, each line is indented by two more spaces.
         text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()
     });
     if bytes > max_bytes { Err(CreateError::TooLarge { bytes, at_most: max_bytes }) } else { Ok(()) }

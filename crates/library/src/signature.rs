@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Maximum integer up to which `f64` represents all integers exactly.
+/// Largest integer up to which `f64` represents all integers exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The SHA-256 of a definition without its `name`, `description` and `$schema`, in a canonical form.
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn canonical_form_is_stable() {
-        // Stored files are compared with this form; another one would turn all of them into drafts.
+        // Stored files are compared in this form; a different form would turn all of them into drafts.
         let signature = Signature::of_value(&json!({"name": "n", "b": 1.0, "a": {"d": "ä\n", "c": null}}));
         let expected = Sha256::digest(r#"{"a":{"c":null,"d":"ä\n"},"b":1}"#);
         assert_eq!(signature.as_str(), expected.iter().map(|byte| format!("{byte:02x}")).collect::<String>());

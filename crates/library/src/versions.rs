@@ -17,7 +17,7 @@ use crate::{FolderError, Library, LookupError, Signature};
 /// The directory of all versions, within the library's directory.
 const FOLDER: &str = ".versions";
 
-/// Maximum number of kept versions of a workflow.
+/// Maximum number of versions that are kept for a workflow.
 pub const MAX_VERSIONS: usize = 50;
 
 /// Maximum size on disk of a version without its definition, in bytes.
@@ -35,7 +35,7 @@ const FORMAT: u32 = 1;
 /// Author of a version, and the reason for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Author {
-    /// The person, the client or the run.
+    /// Name of the person, client or run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The surface: the command line, an MCP client, the page.
@@ -47,7 +47,7 @@ pub struct Author {
 }
 
 impl Author {
-    /// Shortens the texts to their limits, and drops blank texts.
+    /// Shortens the strings to their limits, and drops blank strings.
     fn shorten(self) -> Self {
         let shorten = |text: Option<String>, max_chars: usize| {
             text.map(|text| text.chars().take(max_chars).collect::<String>()).filter(|text| !text.trim().is_empty())
@@ -63,7 +63,7 @@ impl Author {
 /// A version of a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedVersion {
-    /// The number, from 1. Numbers increase and are never reused.
+    /// Version number, starting at 1. Numbers increase and are never reused.
     pub version: u32,
     /// The saved definition.
     pub definition: Value,
@@ -112,7 +112,7 @@ struct VersionFile {
 }
 
 impl Library {
-    /// Returns the versions of a workflow, the newest first. None of the versions of a removed workflow is current.
+    /// Returns the versions of a workflow, newest first. A removed workflow has no current version.
     ///
     /// # Errors
     /// If there is neither a workflow nor a version of that name, or the file of the workflow is broken.
@@ -188,7 +188,7 @@ impl Library {
     }
 
     /// Records the current version before its replacement, unless it has a record. Returns its number: a new number if
-    /// the record of another definition has it.
+    /// the record of another definition has its number.
     pub(crate) fn record_replaced(&self, lock: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
         let Stored { name, definition, metadata } = stored;
         let recorded = self.read_version(name, metadata.version);
@@ -212,7 +212,7 @@ impl Library {
         Ok(version)
     }
 
-    /// Returns whether the current version of a workflow has an unchanged record.
+    /// Returns true if the current version of a workflow has an unchanged record.
     pub(crate) fn has_record(&self, stored: &Stored) -> bool {
         let Stored { name, metadata, .. } = stored;
         self.read_version(name, metadata.version).is_some_and(|recorded| recorded.hash == metadata.hash)
@@ -251,7 +251,7 @@ impl Library {
             lock.replace(&format!("{FOLDER}/.gitignore"), b"*\n")?;
         }
         lock.create_directory(&format!("{FOLDER}/{name}"))?;
-        let mut text = serde_json::to_string_pretty(&file).expect("texts are the only keys");
+        let mut text = serde_json::to_string_pretty(&file).expect("all keys are strings");
         text.push('\n');
         lock.replace(&file_name(name, file.version), text.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! One call of a node: its input, its time limit, and its interrupt.
+//! A call of a node: its input, time limit and interrupt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use tokio_util::sync::CancellationToken;
 use crate::node::Node;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 
-/// One call of a node.
+/// A call of a node.
 #[derive(Clone, Default)]
 pub struct Call {
     /// The node's input.
     pub input: Value,
-    /// The time limit, in addition to that of the node itself.
+    /// Time limit, in addition to the node's own.
     pub timeout: Option<Duration>,
     /// Token that ends the call, whose result then reports the interruption.
     pub interrupt: CancellationToken,
-    /// Callback for the text of a model's answer as it arrives. Must return soon, and must limit its memory. A secret
-    /// that the model repeats is still in the text, possibly split between two pieces.
+    /// Callback for the text of a model's answer as it arrives. Must return quickly, and must limit its memory use. A
+    /// secret that the model repeats is still in the text, possibly split between two pieces.
     pub on_text: Option<OnText>,
-    /// Label of the programs that the call starts, by which another process finds them: see
+    /// Label of the programs that the call starts, which lets another process find them: see
     /// [`Programs::end_left`](steplatch_terminal::Programs::end_left).
     pub family: Option<String>,
 }
 
-/// A callback for pieces of a text.
+/// Callback for pieces of text.
 pub type OnText = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Call {
@@ -45,7 +45,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// The conditions that end a call early.
+/// Conditions that end a call early.
 #[derive(Debug, Clone)]
 pub(crate) struct CallLimit {
     limit: Option<Duration>,
@@ -66,9 +66,9 @@ impl CallLimit {
         self.limit
     }
 
-    /// Waits until the call has to end, and returns the reason.
+    /// Waits until the call must end, and returns the reason.
     pub(crate) async fn wait_until_reached(&self) -> Failure {
-        let out_of_time = async {
+        let deadline_passed = async {
             match self.deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
                 None => std::future::pending().await,
@@ -77,14 +77,14 @@ impl CallLimit {
         tokio::select! {
             biased;
             () = self.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted."),
-            () = out_of_time => {
+            () = deadline_passed => {
                 let seconds = self.limit.unwrap_or_default().as_secs_f64();
-                Failure::new(ErrorType::Timeout, format!("It took longer than {seconds} s, which is its limit."))
+                Failure::new(ErrorType::Timeout, format!("The call exceeded its time limit of {seconds} s."))
             }
         }
     }
 
-    /// Performs work, and drops it once the call has to end.
+    /// Performs `work`, and drops it once the call must end.
     pub(crate) async fn run_within(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
         tokio::select! {
             outcome = work => outcome,

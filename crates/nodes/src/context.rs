@@ -15,7 +15,7 @@ use crate::template::TemplateValues;
 
 /// Directory, variables, secrets and hosts that the nodes of a process share.
 pub struct NodeEnvironment {
-    /// The base of relative paths, and the default working directory of programs.
+    /// Base of relative paths, and default working directory of programs.
     pub folder: PathBuf,
     /// The environment that programs inherit.
     pub environment: Vec<(OsString, OsString)>,
@@ -23,7 +23,7 @@ pub struct NodeEnvironment {
     pub programs: Programs,
     /// Source of secrets.
     pub secrets: Arc<dyn Secrets>,
-    /// Other machines, on which bash nodes run commands.
+    /// Remote hosts, on which bash nodes run commands.
     pub hosts: Arc<dyn HostCommands>,
 }
 

@@ -43,13 +43,13 @@ pub struct Graph {
 /// A step of a graph: a node, and its input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// Its name, unique in the graph; `input` is not a name, because it means the graph's input
+    /// Name of the step, unique in the graph; `input` is reserved for the graph's input
     pub id: NodeId,
-    /// The node that it calls
+    /// Node that the step calls
     pub node: NodeId,
     /// The node's input: `{step_id}` is the output of a step, on which it then depends, `{input}` the graph's input
     pub input: Value,
-    /// Steps that must have ended before
+    /// Steps that must have finished before this step
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<NodeId>,
     /// Error policy of the step
@@ -78,19 +78,19 @@ impl Graph {
         self.max_parallel
     }
 
-    /// Returns the ids of the steps that must end before a step, including the steps in its input.
+    /// Returns the ids of the steps that must finish before a step, including those that its input refers to.
     pub fn dependencies(&self, step: &NodeId) -> impl Iterator<Item = &NodeId> {
         let index = self.steps.iter().position(|known| known.id == *step);
         index.into_iter().flat_map(|index| self.plan.dependencies(index)).map(|index| &self.steps[*index].id)
     }
 
-    /// Returns the step whose output is the graph's: the last one in the order of dependencies.
+    /// Returns the step whose output is the graph's output: the last one in dependency order.
     #[must_use]
     pub fn final_step(&self) -> &Step {
         &self.steps[self.plan.final_step()]
     }
 
-    /// Returns the problems of the nodes that steps name, given the ids of all existing nodes.
+    /// Returns a problem for each node that a step calls and that is not in `known`, the ids of all existing nodes.
     #[must_use]
     pub fn check_nodes(&self, known: &[&str]) -> Vec<Problem> {
         let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! Commands of bash nodes on other machines. This crate creates the commands; the daemon runs them.
+//! Commands of bash nodes on remote hosts. This crate creates the commands; the daemon runs them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,27 +12,27 @@ use crate::kind::Bash;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
-/// A command line for another machine.
+/// A command line for a remote host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCommand {
-    /// The name of the machine.
+    /// Name of the host.
     pub host: String,
-    /// A line for bash.
+    /// Command line for bash.
     pub line: String,
-    /// The working directory on that machine; `None` for the home directory.
+    /// Working directory on the host; `None` for the home directory.
     pub folder: Option<String>,
     /// Environment variables that are set for the command.
     pub environment: BTreeMap<String, String>,
-    /// The name of the call, by which the host runs it only once.
+    /// Name of the call; the host runs a name only once.
     pub step: Option<String>,
     /// Time limit of the command.
     pub limit: Option<Duration>,
 }
 
-/// End of a command on another machine.
+/// End of a command on a remote host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCommandEnd {
-    /// The command ended.
+    /// The command exited.
     Ended {
         /// The output of both streams, or its beginning.
         output: String,
@@ -43,38 +43,38 @@ pub enum HostCommandEnd {
     },
     /// The host ended the command at its time limit.
     TimedOut {
-        /// The output until then.
+        /// Output before the time limit.
         output: String,
     },
-    /// The command did not run, or the connection to its machine was lost.
+    /// The command did not run, or the connection to its host was lost.
     Failed {
-        /// The reason, as a whole sentence.
-        why: String,
+        /// Reason, as a complete sentence.
+        reason: String,
     },
 }
 
 /// A boxed future, because [`HostCommands`] is used as a trait object.
 pub type Running<'a> = Pin<Box<dyn Future<Output = HostCommandEnd> + Send + 'a>>;
 
-/// Runs commands on other machines.
+/// Runs commands on remote hosts.
 pub trait HostCommands: fmt::Debug + Send + Sync {
     /// Runs a command to its end. Dropping the future ends it.
     fn run(&self, command: HostCommand) -> Running<'_>;
 }
 
-/// The hosts of a process that reaches no other machine.
+/// The hosts of a process that cannot reach any remote host.
 #[derive(Debug, Clone, Copy)]
 pub struct NoHosts;
 
 impl HostCommands for NoHosts {
     fn run(&self, command: HostCommand) -> Running<'_> {
-        let why = format!("Host '{}' cannot be reached from here.", command.host);
-        Box::pin(std::future::ready(HostCommandEnd::Failed { why }))
+        let reason = format!("Host '{}' cannot be reached from here.", command.host);
+        Box::pin(std::future::ready(HostCommandEnd::Failed { reason }))
     }
 }
 
-/// Returns a line that runs a command like a node on this machine: without a terminal, and with this standard input.
-/// Standard output and standard error share a pipe.
+/// Returns a command line that runs a command like a node on this computer: without a terminal, and with this standard
+/// input. Standard output and standard error share a pipe.
 fn shell_line(command: &str, stdin: Option<&str>) -> String {
     let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let stdin = match stdin {
@@ -84,7 +84,7 @@ fn shell_line(command: &str, stdin: Option<&str>) -> String {
     format!("( set -o pipefail; bash -c {} {stdin} 2>&1 | cat )", quote(command))
 }
 
-/// Runs the command of a bash node on another machine.
+/// Runs the command of a bash node on a remote host.
 pub(crate) async fn run(
     bash: &Bash,
     host: &str,
@@ -108,18 +108,18 @@ pub(crate) async fn run(
 }
 
 fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
-    let (output, exit_code, failure, rest) = match end {
-        HostCommandEnd::Failed { why } => return Failure::new(ErrorType::Connection, why).into(),
+    let (output, exit_code, failure, excess) = match end {
+        HostCommandEnd::Failed { reason } => return Failure::new(ErrorType::Connection, reason).into(),
         HostCommandEnd::TimedOut { output } => {
             let seconds = limit.unwrap_or_default().as_secs_f64();
-            let message = format!("It took longer than {seconds} s, which is its limit.");
+            let message = format!("The call exceeded its time limit of {seconds} s.");
             (output, None, Some(Failure::new(ErrorType::Timeout, message)), None)
         }
-        HostCommandEnd::Ended { output, exit_code, rest } => {
+        HostCommandEnd::Ended { output, exit_code, rest: excess } => {
             let failure = match exit_code {
                 Some(0) => None,
                 Some(code) => {
-                    let end = rest.as_ref().map_or(&output, |(tail, _)| tail);
+                    let end = excess.as_ref().map_or(&output, |(tail, _)| tail);
                     let last_line = crate::kind::last_line(end).map(|line| format!(": {line}")).unwrap_or_default();
                     Some(Failure::new(
                         ErrorType::ExitCode,
@@ -128,11 +128,11 @@ fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
                 }
                 None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
             };
-            (output, exit_code, failure, rest)
+            (output, exit_code, failure, excess)
         }
     };
     let outcome = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
-    let outcome = match rest {
+    let outcome = match excess {
         None => outcome.with_output(output),
         Some((tail, omitted_bytes)) => outcome.with_excess_output(output, tail, omitted_bytes),
     };
@@ -144,41 +144,46 @@ mod tests {
     use super::*;
 
     /// Runs a line like the remote shell.
-    fn run_here(line: &str) -> (Option<i32>, String) {
+    fn run_locally(line: &str) -> (Option<i32>, String) {
         let output = std::process::Command::new("bash").args(["-c", line]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     }
 
     #[test]
     fn line_runs_without_a_terminal_and_keeps_its_exit_code() {
-        assert_eq!(run_here(&shell_line("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
-        assert_eq!(run_here(&shell_line("cat; echo .", Some("it's\n$HOME"))), (Some(0), "it's\n$HOME.\n".to_owned()));
-        assert_eq!(run_here(&shell_line("cat", None)), (Some(0), String::new()));
-        assert_eq!(run_here(&shell_line("[ -t 1 ] || echo none", None)).1, "none\n");
+        assert_eq!(run_locally(&shell_line("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
+        assert_eq!(
+            run_locally(&shell_line("cat; echo .", Some("it's\n$HOME"))),
+            (Some(0), "it's\n$HOME.\n".to_owned())
+        );
+        assert_eq!(run_locally(&shell_line("cat", None)), (Some(0), String::new()));
+        assert_eq!(run_locally(&shell_line("[ -t 1 ] || echo none", None)).1, "none\n");
     }
 
     #[test]
-    fn end_of_a_command_becomes_the_result_of_its_node() {
-        let ended = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), rest: None, exit_code };
-        let good = outcome(ended(Some(0)), None);
+    fn host_command_end_becomes_node_result() {
+        let end_with = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), rest: None, exit_code };
+        let good = outcome(end_with(Some(0)), None);
         assert_eq!((good.failure, good.output), (None, json!("x\nno disk")));
         assert_eq!(good.attributes["stdout"], "x\nno disk\n");
-        let rest = Some(("the end".to_owned(), 9));
-        let flood = outcome(HostCommandEnd::Ended { output: "begin".to_owned(), rest, exit_code: Some(0) }, None);
-        assert_eq!((flood.failure.unwrap().kind, flood.output), (ErrorType::TooLarge, Value::Null));
-        assert!(!flood.attributes.contains_key("stdout"), "{:?}", flood.attributes);
+        let excess = Some(("the end".to_owned(), 9));
+        let excess_outcome =
+            outcome(HostCommandEnd::Ended { output: "begin".to_owned(), rest: excess, exit_code: Some(0) }, None);
+        assert_eq!((excess_outcome.failure.unwrap().kind, excess_outcome.output), (ErrorType::TooLarge, Value::Null));
+        assert!(!excess_outcome.attributes.contains_key("stdout"), "{:?}", excess_outcome.attributes);
         assert_eq!(
-            (&flood.attributes["stdout_head"], &flood.attributes["stdout_tail"]),
+            (&excess_outcome.attributes["stdout_head"], &excess_outcome.attributes["stdout_tail"]),
             (&json!("begin"), &json!("the end"))
         );
-        let failed = outcome(ended(Some(2)), None);
+        let failed = outcome(end_with(Some(2)), None);
         assert_eq!(failed.failure.unwrap().message, "The command ended with exit code 2: no disk");
         assert_eq!(failed.attributes["exit_code"], 2);
-        assert_eq!(outcome(ended(None), None).failure.unwrap().kind, ErrorType::Unknown);
-        let late = outcome(HostCommandEnd::TimedOut { output: "x".to_owned() }, Some(Duration::from_secs(2)));
-        assert_eq!(late.failure.unwrap().message, "It took longer than 2 s, which is its limit.");
+        assert_eq!(outcome(end_with(None), None).failure.unwrap().kind, ErrorType::Unknown);
+        let timeout_outcome =
+            outcome(HostCommandEnd::TimedOut { output: "x".to_owned() }, Some(Duration::from_secs(2)));
+        assert_eq!(timeout_outcome.failure.unwrap().message, "The call exceeded its time limit of 2 s.");
         assert_eq!(
-            outcome(HostCommandEnd::Failed { why: "gone".to_owned() }, None).failure.unwrap().kind,
+            outcome(HostCommandEnd::Failed { reason: "gone".to_owned() }, None).failure.unwrap().kind,
             ErrorType::Connection
         );
     }

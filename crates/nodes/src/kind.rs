@@ -30,7 +30,7 @@ use crate::context::CallContext;
 use crate::graph::Graph;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 
-/// Settings of a kind of node: their declaration, and the behaviour of a node.
+/// Settings of one kind of node, with their parsing and the node's behaviour.
 pub(crate) trait NodeSettings: Sized {
     /// True if [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
     const IS_PERFORMED_HERE: bool = true;
@@ -49,7 +49,7 @@ pub(crate) trait NodeSettings: Sized {
 
     /// Performs one call.
     async fn perform(&self, _context: &CallContext<'_>) -> ExecutorOutcome {
-        Failure::new(ErrorType::Unsupported, "Nodes of this kind are not run here.").into()
+        Failure::new(ErrorType::Unsupported, "Nodes of this kind cannot be performed here.").into()
     }
 }
 
@@ -62,7 +62,7 @@ macro_rules! kinds {
             $( $(#[$doc])* $kind($kind), )*
         }
 
-        /// The kinds of nodes, as results name them.
+        /// Kind of a node, as named in results.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum NodeType {
@@ -92,7 +92,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns whether [`Nodes`](crate::Nodes) performs nodes of this kind.
+            /// Returns true if [`Nodes`](crate::Nodes) performs nodes of this kind.
             pub(crate) fn is_performed_here(self) -> bool {
                 match self {
                     $( Self::$kind => <$kind as NodeSettings>::IS_PERFORMED_HERE, )*

@@ -4,8 +4,7 @@
 //! results ([`NodeResult`]), the order of graphs ([`graph`]), and the readers of terminal panes ([`pane`]). A failed
 //! call is a result like any other. The caller provides terminals, functions in Python syntax, graphs with a history
 //! and secrets through traits.
-//!
-//! Knows nothing of daemons, journals and front-ends.
+//! Does not depend on the daemon, the journal or the front-ends.
 
 mod call;
 mod context;

@@ -1,7 +1,7 @@
 //! Declarations of nodes: the fields that all kinds have in common.
 //!
-//! A [`Node`] is valid: [`Node::parse`] checks it, and the types of its fields admit only valid values. This module only
-//! parses; [`Nodes`](crate::Nodes) performs.
+//! A [`Node`] is valid: [`Node::parse`] checks it, and the types of its fields admit only valid values. This module
+//! only parses; [`Nodes`](crate::Nodes) performs.
 
 mod id;
 mod read;
@@ -21,15 +21,15 @@ use crate::kind::NodeKind;
 /// A named action of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Node {
-    /// Its name, unique in its workspace
+    /// Name of the node, unique in its workspace
     pub id: NodeId,
-    /// Its purpose, in a sentence
+    /// Purpose of the node, in one sentence
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Seconds that one call of it may take
+    /// Time limit of one call, in seconds
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Seconds>,
-    /// Its action
+    /// Action of the node
     #[serde(flatten)]
     pub kind: NodeKind,
 }

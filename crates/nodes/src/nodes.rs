@@ -36,7 +36,7 @@ struct Shared {
 pub struct NodeFailure {
     /// Kind of the failure.
     pub kind: ErrorType,
-    /// The error message, as a whole sentence.
+    /// Error message, as a complete sentence.
     pub message: String,
 }
 
@@ -49,18 +49,18 @@ impl Nodes {
         Self { shared: Arc::new(Shared { node_environment, http_client, servers }) }
     }
 
-    /// Performs one call of a node, to its end. Nodes of the kinds `pty`, `function` and `graph` are only data in this
-    /// crate, and fail as unsupported: the daemon performs them.
+    /// Performs one call of a node, to its end. Nodes of the kinds `pty`, `function` and `graph` fail as unsupported,
+    /// because the daemon performs them.
     ///
     /// Dropping the future ends the call and discards the result. For a result, use the call's interrupt.
     #[boxed]
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();
         if !node.kind.node_type().is_performed_here() {
-            let message = format!("Node '{}' is of a kind that cannot be run here.", node.id);
+            let message = format!("Node '{}' is of a kind that cannot be performed here.", node.id);
             return NodeResult::failed(node, input, ErrorType::Unsupported, message);
         }
-        // A declaration consists of texts and numbers, all of which JSON can represent.
+        // A declaration consists of strings and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
         let Shared { node_environment, http_client, servers } = &*self.shared;
         let limit = CallLimit::for_call(node, &call);
@@ -109,7 +109,7 @@ impl Nodes {
         let mut values = BTreeMap::new();
         for name in names {
             let Some(value) = self.shared.node_environment.secrets.resolve(&name).await else {
-                let message = format!("Secret '{name}' is not known here; set it, or correct the reference to it.");
+                let message = format!("Secret '{name}' is unknown here; set it, or correct the reference.");
                 return Err(NodeFailure { kind: ErrorType::Secret, message });
             };
             values.insert(name, value);
@@ -117,14 +117,14 @@ impl Nodes {
         Ok(values)
     }
 
-    /// Ends the running MCP servers. A later call starts its server again.
+    /// Stops the running MCP servers. A later call restarts its server.
     #[boxed]
     pub async fn close(&self) {
         self.shared.servers.close().await;
     }
 }
 
-/// Returns an input as text: texts unchanged, other values as JSON.
+/// Returns an input as text: strings unchanged, other values as JSON.
 pub(crate) fn as_text(input: &Value) -> String {
     steplatch_workflow::substitute::as_text(input)
 }

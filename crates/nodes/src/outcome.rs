@@ -4,41 +4,41 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum bytes of a command's output: of each stream on this machine, of both streams on another machine. A command
-/// with a longer output fails.
+/// Maximum length of a command's output, in bytes: per stream on this computer, for both streams on a remote host. A
+/// command with a longer output fails.
 pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// Kind of a failure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorType {
-    /// The node could not do anything with its input.
+    /// The node cannot use its input.
     InvalidInput,
-    /// A secret that the declaration refers to is not to be had.
+    /// A secret that the declaration refers to is not available.
     Secret,
-    /// The call could not begin: no such program, folder or address.
+    /// The call could not start: no such program, directory or address.
     NotStarted,
-    /// The call ended with an exit code other than 0, or by a signal.
+    /// The command exited with a code other than 0, or by a signal.
     ExitCode,
     /// The call exceeded its time limit.
     Timeout,
-    /// A client ended it.
+    /// A client interrupted the call.
     Interrupted,
-    /// The other side cannot be reached, or was lost.
+    /// The server cannot be reached, or the connection was lost.
     Connection,
-    /// The other side answered with a status that is not a success.
+    /// The server responded with an unsuccessful status.
     Status,
     /// The tool reports a failure.
     Tool,
-    /// The answer of the other side violates the protocol.
+    /// The response violates the protocol.
     Protocol,
-    /// There was more than is taken.
+    /// The output or response exceeds its limit.
     TooLarge,
-    /// The call may have been done or not; it is not repeated.
+    /// The call may or may not have taken place; it is not repeated.
     Unknown,
-    /// A node that it consists of failed.
+    /// A step of the graph failed.
     Step,
-    /// A function raised an exception, or went beyond its limits.
+    /// A function raised an exception, or exceeded its limits.
     Exception,
     /// Nodes of this kind are not performed here.
     Unsupported,
@@ -76,12 +76,12 @@ impl ExecutorOutcome {
         self.with("stdout", text)
     }
 
-    /// Adds the ends of an output longer than [`MAX_OUTPUT_BYTES`], which fails the command. The ends have other names
-    /// than a whole output, so that no reader confuses them.
+    /// Adds the ends of an output longer than [`MAX_OUTPUT_BYTES`], which fails the command. The ends have different
+    /// names than a complete output, so that no reader confuses them.
     pub(crate) fn with_excess_output(mut self, head: String, tail: String, omitted_bytes: u64) -> Self {
         self.failure.get_or_insert_with(|| {
             let message = format!(
-                "The command printed more than {MAX_OUTPUT_BYTES} bytes, which is all that an output may have; redirect it to a file."
+                "The command printed more than {MAX_OUTPUT_BYTES} bytes, the limit of an output; redirect it to a file."
             );
             Failure::new(ErrorType::TooLarge, message)
         });

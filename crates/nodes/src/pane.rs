@@ -2,7 +2,7 @@
 //!
 //! A pane is the text of a screen or of the newest output, without escapes. The output of programs is meant for people
 //! and changes between versions, so these readers look for a few stable markers, and treat everything else as text.
-//! Pure functions; none of them waits.
+//! All functions are pure.
 
 mod claude_code;
 mod frame;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parser {
-    /// A shell: commands at prompts, and what they print
+    /// A shell: commands at prompts, and their output
     Shell,
     /// Anthropic's Claude Code
     ClaudeCode,
@@ -27,7 +27,7 @@ pub enum Parser {
 /// The content of a pane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Its parts, from the top down.
+    /// Sections, from top to bottom.
     pub sections: Vec<Section>,
     /// True if the program waits for its next input. False while it is busy or shows a menu of answers.
     pub is_ready: bool,
@@ -36,9 +36,9 @@ pub struct Reading {
 /// A part of the display of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// Its kind.
+    /// Kind of the section.
     pub kind: SectionKind,
-    /// Its text, without the frame that the program draws around it.
+    /// Text of the section, without the frame that the program draws around it.
     pub text: String,
 }
 
@@ -52,13 +52,13 @@ pub enum SectionKind {
     Text,
     /// The program's report of its reasoning.
     Thinking,
-    /// A tool that it uses.
+    /// A tool that the program uses.
     ToolCall,
     /// The result of a tool.
     ToolResult,
     /// A question with answers to choose from.
     Question,
-    /// The program's report of its present work.
+    /// The program's report of its current work.
     Status,
 }
 

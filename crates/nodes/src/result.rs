@@ -12,9 +12,9 @@ use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 pub struct NodeResult {
     /// True if it succeeded.
     pub success: bool,
-    /// The output; of a failed call, the output until the failure.
+    /// Output; for a failed call, the output before the failure.
     pub output: Value,
-    /// The error message, as a whole sentence.
+    /// Error message, as a complete sentence.
     pub error: Option<String>,
     /// Kind of the failure.
     pub error_type: Option<ErrorType>,
@@ -24,11 +24,11 @@ pub struct NodeResult {
     pub node_id: String,
     /// The input of the call.
     pub input: Value,
-    /// Further facts, by the kind of node.
+    /// Further attributes, depending on the kind of node.
     pub attributes: Map<String, Value>,
 }
 
-/// A result as a function writes it.
+/// Result as returned by a function.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Returned {
@@ -75,7 +75,7 @@ impl NodeResult {
         result.error_type = error_type.map(parse_error_type);
         result.attributes = attributes.unwrap_or_default();
         if !result.success {
-            result.error.get_or_insert_with(|| "The function returned that it failed.".to_owned());
+            result.error.get_or_insert_with(|| "The function reported a failure.".to_owned());
             result.error_type.get_or_insert(ErrorType::Exception);
         }
         result

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// The placeholder that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// Minimum characters of a masked value; shorter values are common parts of any text.
+/// Minimum length of a masked value, in characters; shorter values occur in any text.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// A source of secrets.
@@ -30,7 +30,7 @@ impl Secrets for BTreeMap<String, String> {
     }
 }
 
-/// A part of a text that an author declared.
+/// A part of declared text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part<'t> {
     Text(&'t str),
@@ -67,7 +67,7 @@ fn is_name_char(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '.' | '/')
 }
 
-/// Returns the names of the secrets that the texts of a declaration refer to.
+/// Returns the names of the secrets that the strings of a declaration refer to.
 pub(crate) fn names(declared: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect(declared, &mut found);
@@ -96,7 +96,7 @@ impl SecretMask {
             .filter(|value| value.chars().count() >= MIN_SECRET_CHARS)
             .flat_map(|value| {
                 let escaped = Value::String(value.clone()).to_string();
-                [value.clone(), escaped[1..escaped.len() - 1].to_owned(), percent_encoded(value)]
+                [value.clone(), escaped[1..escaped.len() - 1].to_owned(), percent_encode(value)]
             })
             .collect();
         hidden.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
@@ -129,8 +129,8 @@ impl SecretMask {
     }
 }
 
-/// Encodes a text for a part of a URL: all but the unreserved characters of RFC 3986, 2.3.
-pub(crate) fn percent_encoded(text: &str) -> String {
+/// Percent-encodes text for a part of a URL: all but the unreserved characters of RFC 3986, 2.3.
+pub(crate) fn percent_encode(text: &str) -> String {
     use std::fmt::Write as _;
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn values_are_removed_from_every_part_of_a_result() {
-        let hidden = SecretMask::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
-        let seen = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
+        let mask = SecretMask::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
+        let result = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
         let expected =
             json!({"a": [format!("x {MASK} y"), {MASK: MASK}], "url": format!("?k={MASK}"), "json": MASK, "ab": "ab"});
-        assert_eq!(hidden.value(seen), expected);
+        assert_eq!(mask.value(result), expected);
     }
 }

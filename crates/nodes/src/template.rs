@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use steplatch_workflow::substitute::{self, Lookup};
 
 use crate::outcome::{ErrorType, Failure};
-use crate::secrets::{Part, SecretMask, Secrets, names, parts, percent_encoded};
+use crate::secrets::{Part, SecretMask, Secrets, names, parts, percent_encode};
 
 /// Values for the texts of one call.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl TemplateValues {
         let mut resolved = BTreeMap::new();
         for name in names(declared) {
             let Some(value) = secrets.resolve(&name).await else {
-                let message = format!("Secret '{name}' is not known here; set it, or correct the reference to it.");
+                let message = format!("Secret '{name}' is unknown here; set it, or correct the reference.");
                 return Err(Failure::new(ErrorType::Secret, message));
             };
             resolved.insert(name, value);
@@ -71,12 +71,12 @@ impl TemplateValues {
         let head = if begins_with_placeholder { template.find('}').map_or(0, |end| end + 1) } else { 0 };
         let mut fields = BTreeMap::new();
         for (name, value) in self.input.as_object().into_iter().flatten() {
-            fields.insert(name.clone(), percent_encoded(&substitute::as_text(value)).into());
+            fields.insert(name.clone(), percent_encode(&substitute::as_text(value)).into());
         }
-        let encode_input = || percent_encoded(&substitute::as_text(&self.input)).into();
+        let encode_input = || percent_encode(&substitute::as_text(&self.input)).into();
         fields.entry("input".to_owned()).or_insert_with(encode_input);
         let encoded = EncodedFields(fields);
-        let tail = self.fill(&template[head..], |text| substitute::text(text, &encoded), percent_encoded);
+        let tail = self.fill(&template[head..], |text| substitute::text(text, &encoded), percent_encode);
         self.text(&template[..head]) + &tail
     }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn value_inserted_into_a_url_stays_one_part() {
+    fn value_inserted_into_a_url_is_percent_encoded() {
         let template_values = template_values(json!({"city": "São/Paulo?a=b", "n": 3}));
         assert_eq!(
             template_values.url("http://x/{city}?n={n}&k={secret:KEY}"),
@@ -142,9 +142,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_secret_is_named() {
+    async fn missing_secret_is_reported_by_name() {
         let known: BTreeMap<String, String> = BTreeMap::new();
-        let failed = TemplateValues::new(&json!({"h": ["{secret:NOPE}"]}), &Value::Null, &known).await.unwrap_err();
-        assert_eq!(failed.message, "Secret 'NOPE' is not known here; set it, or correct the reference to it.");
+        let error = TemplateValues::new(&json!({"h": ["{secret:NOPE}"]}), &Value::Null, &known).await.unwrap_err();
+        assert_eq!(error.message, "Secret 'NOPE' is unknown here; set it, or correct the reference.");
     }
 }

@@ -10,7 +10,7 @@ use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
 /// Waits until a process has written its id, and returns it.
-async fn pid_in(file: &Path) -> i32 {
+async fn wait_for_pid(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         if text.ends_with('\n') { Ok(text.trim().parse().unwrap()) } else { Err(text) }
@@ -19,7 +19,7 @@ async fn pid_in(file: &Path) -> i32 {
 }
 
 #[tokio::test]
-async fn detached_process_is_ended_nevertheless() {
+async fn interrupt_terminates_a_detached_process() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let node_environment = NodeEnvironment::of_this_process().unwrap();
@@ -32,7 +32,7 @@ async fn detached_process_is_ended_nevertheless() {
     let stop = CancellationToken::new();
     let call = Call { interrupt: stop.clone(), ..Call::new(command) };
     let running = tokio::spawn(async move { nodes.run(&node, call).await });
-    let escapee = pid_in(&file).await;
+    let escapee = wait_for_pid(&file).await;
     stop.cancel();
     let result = running.await.unwrap();
     assert_eq!(result.error_type, Some(ErrorType::Interrupted));

@@ -443,7 +443,7 @@ async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
     daemon.configure(configuration_with(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
     let late = deploy(&daemon, 30.0).await;
     assert_eq!(late.status, "failed", "{late:?}");
-    assert!(late.error.unwrap().contains("longer than 1 s, which is its limit"));
+    assert!(late.error.unwrap().contains("time limit of 1 s"));
     // Document 004, lines 159 and 231: the status is final, so a polling client stops.
     assert_eq!(late.result.unwrap()["status"], "FAILED");
     assert!(service.runs()[2].is_cancelled);

@@ -29,26 +29,26 @@ fn noon() -> SystemTime {
 }
 
 /// Keeps `text` as if loaded from `flows/notes.py`.
-fn load(library: &Library, text: &str, over: Option<&Signature>) -> Result<FunctionFile, CreateError> {
+fn load(library: &Library, text: &str, replaces: Option<&Signature>) -> Result<FunctionFile, CreateError> {
     let origin = Origin { file: "flows/notes.py".into(), hash: Signature::of_text(text) };
     let description = Some("Writes notes".to_owned());
     let declares = vec![Declares { id: "notes".to_owned(), kind: "workflow".to_owned(), description }];
-    library.keep_functions(&name("notes"), text, Some(origin), declares, over)
+    library.keep_functions(&name("notes"), text, Some(origin), declares, replaces)
 }
 
-fn about(library: &Library) -> PathBuf {
+fn metadata_path(library: &Library) -> PathBuf {
     library.folder().join("notes.meta.json")
 }
 
 #[test]
-fn file_is_kept_unchanged_with_metadata_beside_it() {
+fn file_is_saved_unchanged_with_metadata_beside_it() {
     let (_folder, library) = library();
     assert_eq!(library.functions().unwrap(), []);
-    let kept = load(&library, NOTES, None).unwrap();
+    let saved = load(&library, NOTES, None).unwrap();
     assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
-    let mut about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
-    assert!(about["created"].as_str().unwrap().ends_with('Z'));
-    about["created"] = "…".into();
+    let mut metadata: Value = serde_json::from_slice(&fs::read(metadata_path(&library)).unwrap()).unwrap();
+    assert!(metadata["created"].as_str().unwrap().ends_with('Z'));
+    metadata["created"] = "…".into();
     expect![[r#"
         {
           "hash": "d8c4a6d9",
@@ -67,19 +67,22 @@ fn file_is_kept_unchanged_with_metadata_beside_it() {
           ],
           "workflows": {}
         }"#]]
-    .assert_eq(&serde_json::to_string_pretty(&about).unwrap().replace(kept.metadata.hash.as_str(), "d8c4a6d9"));
-    assert_eq!(library.function_file(&name("notes")).unwrap(), kept);
+    .assert_eq(&serde_json::to_string_pretty(&metadata).unwrap().replace(saved.metadata.hash.as_str(), "d8c4a6d9"));
+    assert_eq!(library.function_file(&name("notes")).unwrap(), saved);
     let found = library.functions().unwrap();
     assert_eq!((found.len(), found[0].file.as_str(), found[0].name.as_ref().unwrap()), (1, "notes.py", &name("notes")));
     assert!(found[0].stamp.is_some() && found[0].about.is_some());
-    assert!(library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(), "not a machine");
+    assert!(
+        library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(),
+        "a file of functions is not a machine"
+    );
 }
 
 #[test]
-fn run_counts_for_its_own_text_and_changed_text_is_a_draft() {
+fn run_counts_only_for_its_text_and_changes_reset_to_draft() {
     let (_folder, library) = library();
-    let kept = load(&library, NOTES, None).unwrap();
-    let hash = kept.metadata.hash;
+    let saved = load(&library, NOTES, None).unwrap();
+    let hash = saved.metadata.hash;
     for (run, succeeded) in [("run_1", false), ("run_2", true), ("run_2", true)] {
         assert!(library.record_function_run(&name("notes"), "notes", run, &hash, succeeded, noon()).unwrap());
     }
@@ -91,7 +94,7 @@ fn run_counts_for_its_own_text_and_changed_text_is_a_draft() {
     assert_eq!(notes.last_run.as_deref(), Some("2026-11-21T12:00:00Z"));
     assert_eq!(counts(&library, "other").status, Status::Draft);
 
-    // Edited manually, without notifying the library.
+    // Edit the file manually, without notifying the library.
     let path = library.function_path(&name("notes"));
     fs::write(&path, NOTES.replace("return 1", "return 2")).unwrap();
     let edited = library.function_file(&name("notes")).unwrap().metadata;
@@ -102,19 +105,19 @@ fn run_counts_for_its_own_text_and_changed_text_is_a_draft() {
     );
     assert!(
         !library.record_function_run(&name("notes"), "notes", "run_4", &hash, true, noon()).unwrap(),
-        "of the text before"
+        "a run of the previous text does not count"
     );
     assert!(library.record_function_run(&name("notes"), "notes", "run_5", &edited.hash, true, noon()).unwrap());
-    let kept = library.function_file(&name("notes")).unwrap().metadata;
+    let saved = library.function_file(&name("notes")).unwrap().metadata;
     assert_eq!(
-        (kept.version, kept.workflows["notes"].status, kept.workflows["notes"].run_count),
+        (saved.version, saved.workflows["notes"].status, saved.workflows["notes"].run_count),
         (2, Status::Proven, 3)
     );
-    assert!(kept.is_edited(), "until it is loaded again");
+    assert!(saved.is_edited(), "the text counts as edited until it is loaded again");
 }
 
 #[test]
-fn text_replaces_only_the_intended_version() {
+fn text_replaces_only_the_expected_version() {
     let (_folder, library) = library();
     let first = load(&library, NOTES, None).unwrap().metadata;
     let other = NOTES.replace("return 1", "return 2");
@@ -124,7 +127,11 @@ fn text_replaces_only_the_intended_version() {
     assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
     let second = load(&library, &other, Some(&first.hash)).unwrap().metadata;
     assert_eq!((second.version, &second.created), (2, &first.created));
-    assert_eq!(load(&library, &other, None).unwrap().metadata.version, 2, "the same text is the same file");
+    assert_eq!(
+        load(&library, &other, None).unwrap().metadata.version,
+        2,
+        "saving the same text creates no new version"
+    );
     let long = "#".repeat((1 << 20) + 1);
     assert!(matches!(load(&library, &long, Some(&second.hash)), Err(CreateError::TooLarge { .. })));
 }
@@ -132,19 +139,19 @@ fn text_replaces_only_the_intended_version() {
 #[test]
 fn invalid_metadata_loses_counts_but_not_the_file() {
     let (_folder, library) = library();
-    let kept = load(&library, NOTES, None).unwrap().metadata;
+    let saved = load(&library, NOTES, None).unwrap().metadata;
     for junk in ["", "[]", "{\"workflows\": 7}", "{\"version\": -1}", "\u{0}", "{\"hash\": {}}"] {
-        fs::write(about(&library), junk).unwrap();
+        fs::write(metadata_path(&library), junk).unwrap();
         let file = library.function_file(&name("notes")).unwrap();
-        assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &kept.hash), "{junk}");
+        assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &saved.hash), "{junk}");
         assert!(file.metadata_error.is_some() && file.metadata.workflows.is_empty(), "{junk}");
     }
     // Fields of a newer build are kept, even in one of many workflows.
-    fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
-    assert!(library.record_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
-    let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
+    fs::write(metadata_path(&library), json!({"hash": saved.hash, "colour": "red", "version": 4}).to_string()).unwrap();
+    assert!(library.record_function_run(&name("notes"), "notes", "run_6", &saved.hash, true, noon()).unwrap());
+    let metadata: Value = serde_json::from_slice(&fs::read(metadata_path(&library)).unwrap()).unwrap();
     assert_eq!(
-        (&about["colour"], &about["version"], &about["workflows"]["notes"]["run_count"]),
+        (&metadata["colour"], &metadata["version"], &metadata["workflows"]["notes"]["run_count"]),
         (&json!("red"), &json!(4), &json!(1))
     );
 }
@@ -170,11 +177,11 @@ fn file_from_git_needs_no_metadata() {
 }
 
 #[test]
-fn removed_file_leaves_nothing_behind() {
+fn removing_a_file_removes_its_metadata() {
     let (_folder, library) = library();
     load(&library, NOTES, None).unwrap();
     library.delete_functions(&name("notes")).unwrap();
-    assert!(!about(&library).exists() && library.functions().unwrap().is_empty());
+    assert!(!metadata_path(&library).exists() && library.functions().unwrap().is_empty());
     assert!(matches!(library.delete_functions(&name("notes")), Err(LookupError::NotFound { .. })));
     let hash = Signature::of_text(NOTES);
     let counted = library.record_function_run(&name("notes"), "notes", "run_7", &hash, true, noon());
@@ -182,15 +189,15 @@ fn removed_file_leaves_nothing_behind() {
 }
 
 #[test]
-fn kept_machine_takes_no_existing_name() {
+fn saved_machine_does_not_reuse_an_existing_name() {
     let (_folder, library) = library();
     let machine = json!({"name": "notes", "initial_state": "a", "states": {"a": {}}});
-    let kept = library.keep_proven(&machine, None, &|name| name.as_str() == "notes", &Author::default()).unwrap();
-    assert_eq!(kept.name, name("notes_2"));
+    let saved = library.keep_proven(&machine, None, &|name| name.as_str() == "notes", &Author::default()).unwrap();
+    assert_eq!(saved.name, name("notes_2"));
 }
 
 #[test]
-fn stamp_shows_changes_and_a_fresh_stamp_is_not_trusted() {
+fn stamp_detects_changes_and_is_unsettled_while_fresh() {
     let (folder, _) = library();
     let file = folder.path().join("a.py");
     assert_eq!(Stamp::at(&file), None);

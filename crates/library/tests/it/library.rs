@@ -1,4 +1,4 @@
-//! Saving, finding and forgetting, as a user of the library sees it.
+//! Saving, finding and removing workflows through the public interface.
 
 use std::fs;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn workflow_is_one_file_with_keys_in_document_order() {
 }
 
 #[test]
-fn run_changes_only_the_lines_about_runs() {
+fn recording_a_run_changes_only_run_statistics() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = fs::read_to_string(library.file(&stored.name)).unwrap();
@@ -116,18 +116,22 @@ fn run_changes_only_the_lines_about_runs() {
 }
 
 #[test]
-fn taken_name_is_refused_unless_overwriting() {
+fn existing_name_is_refused_unless_overwriting() {
     let (_folder, library) = library();
     let first = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.record_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
-    let refused = library.create(&machine("build", "ninja\n"), false, &Author::default()).unwrap_err();
-    assert_eq!(refused.to_string(), "Workflow 'build' already exists. Use overwrite_existing=true to replace.");
+    let error = library.create(&machine("build", "ninja\n"), false, &Author::default()).unwrap_err();
+    assert_eq!(error.to_string(), "Workflow 'build' already exists. Use overwrite_existing=true to replace.");
     assert_eq!(library.get(&first.name).unwrap().metadata.hash, first.metadata.hash);
 
     let mut described = machine("build", "make\n");
     described["description"] = json!("Makes everything");
     let same = library.create(&described, true, &Author::default()).unwrap();
-    assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "equal behaviour");
+    assert_eq!(
+        (same.metadata.version, same.metadata.status),
+        (1, Status::Proven),
+        "equal behaviour keeps version and status"
+    );
     assert_eq!(library.list().unwrap().entries[0].description.as_deref(), Some("Makes everything"));
 
     let other = library.create(&machine("build", "ninja\n"), true, &Author::default()).unwrap();
@@ -139,8 +143,8 @@ fn taken_name_is_refused_unless_overwriting() {
 fn invalid_file_names_are_refused_and_create_nothing() {
     let (folder, library) = library();
     for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
-        let refused = library.create(&machine(bad, "x"), true, &Author::default());
-        assert!(matches!(refused, Err(CreateError::InvalidName(_))), "{bad}");
+        let result = library.create(&machine(bad, "x"), true, &Author::default());
+        assert!(matches!(result, Err(CreateError::InvalidName(_))), "{bad}");
         assert!(library.keep_proven(&machine(bad, "x"), None, &|_| false, &Author::default()).is_err(), "{bad}");
     }
     assert!(matches!(
@@ -156,17 +160,21 @@ fn invalid_file_names_are_refused_and_create_nothing() {
 }
 
 #[test]
-fn executed_definition_is_kept_once_under_a_free_name() {
+fn executed_definition_is_saved_once_under_a_free_name() {
     let (_folder, library) = library();
-    let keep = |definition: &Value, wanted: Option<&str>| {
+    let keep = |definition: &Value, preferred_name: Option<&str>| {
         let SaveOutcome { saved, name } =
-            library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false, &Author::default()).unwrap();
+            library.keep_proven(definition, preferred_name.map(name).as_ref(), &|_| false, &Author::default()).unwrap();
         (saved, name.to_string())
     };
     assert_eq!(keep(&machine("build", "make\n"), None), (true, "build".into()));
     assert_eq!(keep(&machine("build", "ninja\n"), None), (true, "build_2".into()));
     assert_eq!(keep(&machine("build", "cargo build\n"), None), (true, "build_3".into()));
-    assert_eq!(keep(&machine("other", "ninja\n"), None), (false, "build_2".into()), "the content counts");
+    assert_eq!(
+        keep(&machine("other", "ninja\n"), None),
+        (false, "build_2".into()),
+        "an equal definition is not saved again"
+    );
     assert_eq!(keep(&machine("build", "x\n"), Some("index")), (true, "index_2".into()));
     let hash = Signature::of_value(&unnamed("y\n"));
     assert_eq!(keep(&unnamed("y\n"), None), (true, format!("workflow_{}", hash.short())));
@@ -174,10 +182,10 @@ fn executed_definition_is_kept_once_under_a_free_name() {
     assert_eq!(keep(&machine(&long, "1"), None), (true, long.clone()));
     assert_eq!(keep(&machine(&long, "2"), None), (true, format!("{}_2", "x".repeat(62))));
 
-    let kept = library.get(&name("build_2")).unwrap();
-    assert_eq!(kept.definition["name"], "build_2", "the file and the document agree");
-    assert_eq!(kept.metadata.status, Status::Proven);
-    assert_eq!(kept.metadata.hash, Signature::of_value(&machine("any", "ninja\n")));
+    let saved_workflow = library.get(&name("build_2")).unwrap();
+    assert_eq!(saved_workflow.definition["name"], "build_2", "the definition is named like its file");
+    assert_eq!(saved_workflow.metadata.status, Status::Proven);
+    assert_eq!(saved_workflow.metadata.hash, Signature::of_value(&machine("any", "ninja\n")));
     let nameless = library.get(&format!("workflow_{}", hash.short()).parse().unwrap()).unwrap();
     assert_eq!(nameless.definition.as_object().unwrap().keys().next().unwrap(), "name");
 }
@@ -186,8 +194,8 @@ fn executed_definition_is_kept_once_under_a_free_name() {
 fn completed_draft_is_proven() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false, &Author::default()).unwrap();
-    assert_eq!(kept, SaveOutcome { saved: false, name: name("build") });
+    let outcome = library.keep_proven(&machine("inline", "make\n"), None, &|_| false, &Author::default()).unwrap();
+    assert_eq!(outcome, SaveOutcome { saved: false, name: name("build") });
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
 }
 
@@ -195,11 +203,15 @@ fn completed_draft_is_proven() {
 fn successes_count_only_for_the_saved_definition() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    let note = |hash: &Signature, succeeded| library.record_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
-    assert!(note(&stored.metadata.hash, false));
+    let record_run =
+        |hash: &Signature, succeeded| library.record_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
+    assert!(record_run(&stored.metadata.hash, false));
     assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
-    assert!(note(&stored.metadata.hash, true));
-    assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of the former definition");
+    assert!(record_run(&stored.metadata.hash, true));
+    assert!(
+        !record_run(&Signature::of_value(&machine("build", "old\n")), true),
+        "a run of the previous definition does not count"
+    );
     let metadata = library.get(&stored.name).unwrap().metadata;
     assert_eq!((metadata.run_count, metadata.success_count, metadata.total_states), (2, 1, 4));
     let missing = library.record_run(&name("missing"), &stored.metadata.hash, true, 1, noon());
@@ -228,7 +240,7 @@ fn edited_workflow_is_a_draft_again() {
 }
 
 #[test]
-fn metadata_of_a_newer_build_stays() {
+fn unknown_metadata_keys_are_kept() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
@@ -238,7 +250,7 @@ fn metadata_of_a_newer_build_stays() {
 
 /// Document 001, lines 436-446: a file of `store_workflow`, and beside it its index (lines 451-469).
 #[test]
-fn library_of_document_001_line_436_is_read_and_counted() {
+fn reads_and_counts_library_of_document_001_line_436() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("build_project", "make\n");
@@ -263,7 +275,7 @@ fn library_of_document_001_line_436_is_read_and_counted() {
 
 /// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` are those of one execution.
 #[test]
-fn library_of_document_000_line_70_is_read_and_counted() {
+fn reads_and_counts_library_of_document_000_line_70() {
     let (_folder, library) = library();
     fs::create_dir_all(library.folder()).unwrap();
     let definition = machine("duplicate_test", "make\n");
@@ -279,7 +291,7 @@ fn library_of_document_000_line_70_is_read_and_counted() {
         assert!(library.record_run(&stored.name, &stored.metadata.hash, true, states, noon()).unwrap());
     }
     let counted = library.get(&stored.name).unwrap().metadata;
-    assert_eq!((counted.success_count, counted.total_states), (3, 2), "of the last execution, not of all");
+    assert_eq!((counted.success_count, counted.total_states), (3, 2), "total_states is of the last execution");
     assert_eq!(counted.other["last_execution"], "2025-08-03T12:00:00+00:00");
 }
 
@@ -323,7 +335,7 @@ fn list_has_the_contract_and_the_number_of_states() {
 }
 
 #[test]
-fn broken_files_are_named_with_reasons_and_hide_nothing() {
+fn broken_files_are_listed_with_reasons_beside_valid_ones() {
     let (_folder, library) = library();
     library.create(&machine("good", "make\n"), false, &Author::default()).unwrap();
     let at = |name: &str| library.folder().join(name);
@@ -398,22 +410,22 @@ fn workflow_can_be_deleted_once() {
     assert!(matches!(library.delete(&name("build")), Err(LookupError::NotFound { .. })));
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.delete(&name("build")).unwrap();
-    let gone = library.delete(&name("build")).unwrap_err();
-    assert_eq!(gone.to_string(), "there is no workflow 'build' in the library");
+    let error = library.delete(&name("build")).unwrap_err();
+    assert_eq!(error.to_string(), "there is no workflow 'build' in the library");
     assert!(matches!(library.get(&name("build")), Err(LookupError::NotFound { .. })));
 }
 
 #[test]
-fn ten_megabyte_definition_is_refused_and_changes_nothing() {
+fn ten_megabyte_definition_is_refused() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = files(library.folder());
     let large = machine("build", &"x".repeat(10_000_000));
-    for refused in [
+    for result in [
         library.create(&large, true, &Author::default()).map(|_| ()),
         library.keep_proven(&large, None, &|_| false, &Author::default()).map(|_| ()),
     ] {
-        assert!(matches!(refused, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{refused:?}");
+        assert!(matches!(result, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{result:?}");
     }
     assert_eq!(files(library.folder()), before);
     // The largest accepted definition can be read again.
@@ -440,15 +452,15 @@ fn git_ignores_other_files_of_the_library() {
 fn next_writer_removes_unfinished_files() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    let left = library.folder().join(".unfinished-1-0");
-    fs::write(&left, "{").unwrap();
+    let unfinished_file = library.folder().join(".unfinished-1-0");
+    fs::write(&unfinished_file, "{").unwrap();
     assert_eq!(names(&library), ["build"]);
     library.create(&machine("other", "make\n"), false, &Author::default()).unwrap();
-    assert!(!left.exists());
+    assert!(!unfinished_file.exists());
 }
 
 #[test]
-fn read_only_directory_is_named_and_can_be_read() {
+fn read_only_directory_is_readable_and_reported_on_write() {
     let (folder, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;
@@ -458,7 +470,7 @@ fn read_only_directory_is_named_and_can_be_read() {
     fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o555)).unwrap();
     let before = files(library.folder());
     std::thread::scope(|scope| {
-        let as_somebody = scope.spawn(|| {
+        let unprivileged = scope.spawn(|| {
             if rustix::process::geteuid().is_root() {
                 let nobody = rustix::process::Uid::from_raw(65534);
                 rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
@@ -471,11 +483,11 @@ fn read_only_directory_is_named_and_can_be_read() {
             assert!(matches!(&keep, CreateError::Folder(error) if read_only(error)), "{keep:?}");
             let delete = library.delete(&name("build")).unwrap_err();
             assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");
-            let note = library.record_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
-            assert!(matches!(&note, LookupError::Folder(error) if read_only(error)), "{note:?}");
-            assert!(note.to_string().ends_with(".terminal_control_workflows' is read-only"), "{note}");
+            let record_run = library.record_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
+            assert!(matches!(&record_run, LookupError::Folder(error) if read_only(error)), "{record_run:?}");
+            assert!(record_run.to_string().ends_with(".terminal_control_workflows' is read-only"), "{record_run}");
         });
-        as_somebody.join().unwrap();
+        unprivileged.join().unwrap();
     });
     assert_eq!(files(library.folder()), before);
     fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -36,10 +36,10 @@ fn save_from_many_threads() {
         for thread in 0..THREADS {
             let (library, process) = (Library::open(library.folder()), &process);
             scope.spawn(move || {
-                let kept = library
+                let outcome = library
                     .keep_proven(&machine("same", &format!("{process} {thread}")), None, &|_| false, &Author::default())
                     .unwrap();
-                assert!(kept.saved);
+                assert!(outcome.saved);
                 let shared = library.get(&name("shared")).unwrap();
                 library.record_run(&shared.name, &shared.metadata.hash, thread % 2 == 0, 3, SystemTime::now()).unwrap();
                 assert!(library.list().unwrap().broken.is_empty());
@@ -49,7 +49,7 @@ fn save_from_many_threads() {
 }
 
 #[test]
-fn forty_saves_by_four_processes_lose_nothing() {
+fn concurrent_saves_by_four_processes_are_all_kept() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
     library.create(&machine("shared", "x"), false, &Author::default()).unwrap();
@@ -80,17 +80,20 @@ fn forty_saves_by_four_processes_lose_nothing() {
         .collect();
     commands.sort();
     commands.dedup();
-    assert_eq!(commands.len(), PROCESSES * THREADS, "two names have the same content");
+    assert_eq!(commands.len(), PROCESSES * THREADS, "every workflow has its own content");
     let shared = library.get(&name("shared")).unwrap().metadata;
-    let all = (PROCESSES * THREADS) as u64;
-    assert_eq!((shared.run_count, shared.success_count, shared.total_states), (all, all / 2, 3));
-    let left = std::fs::read_dir(folder.path()).unwrap().flatten();
-    assert_eq!(left.filter(|file| file.file_name().to_string_lossy().starts_with(".unfinished")).count(), 0);
+    let run_total = (PROCESSES * THREADS) as u64;
+    assert_eq!((shared.run_count, shared.success_count, shared.total_states), (run_total, run_total / 2, 3));
+    let directory_entries = std::fs::read_dir(folder.path()).unwrap().flatten();
+    assert_eq!(
+        directory_entries.filter(|file| file.file_name().to_string_lossy().starts_with(".unfinished")).count(),
+        0
+    );
 }
 
 #[test]
 #[ignore = "started by the test below, where no file can become large"]
-fn save_without_room() {
+fn save_without_disk_space() {
     let Some(library) = library() else { return };
     let no_room = |error: &CreateError| matches!(error, CreateError::Folder(FolderError::NoRoom { .. }));
     let large = "x".repeat(500_000);
@@ -104,13 +107,13 @@ fn save_without_room() {
 }
 
 #[test]
-fn full_disk_is_named_and_changes_nothing() {
+fn full_disk_is_reported_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
     let before = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    // Blocks of 512 or 1024 bytes, depending on the shell. The signal at the limit would end the process.
+    // The shell's blocks have 512 or 1024 bytes. The signal at the limit would terminate the process.
     let status = Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" processes::save_without_room --exact --ignored"])
+        .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" processes::save_without_disk_space --exact --ignored"])
         .arg(std::env::current_exe().unwrap())
         .env(FOLDER, folder.path())
         .stdout(Stdio::null())
@@ -120,6 +123,9 @@ fn full_disk_is_named_and_changes_nothing() {
     assert_eq!(library.get(&name("build")).unwrap(), before);
     let names: Vec<String> = library.list().unwrap().entries.into_iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!(names, ["build", "small"]);
-    let left = std::fs::read_dir(folder.path()).unwrap().flatten();
-    assert_eq!(left.filter(|file| file.file_name().to_string_lossy().starts_with(".unfinished")).count(), 0);
+    let directory_entries = std::fs::read_dir(folder.path()).unwrap().flatten();
+    assert_eq!(
+        directory_entries.filter(|file| file.file_name().to_string_lossy().starts_with(".unfinished")).count(),
+        0
+    );
 }

@@ -1,4 +1,4 @@
-//! The versions of a machine: kept on every change, with author and reason, and bounded.
+//! Versions of a machine: saved on every change, with author and reason, and limited in number.
 
 use std::fs;
 
@@ -26,8 +26,8 @@ fn author(by: &str, reason: &str) -> Author {
     Author { by: Some(by.to_owned()), through: Some("cli".to_owned()), reason: Some(reason.to_owned()) }
 }
 
-/// The versions, as number, author and command.
-fn told(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> {
+/// Returns each version as number, author, command and a flag for the current one.
+fn summarize(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> {
     let command = |version: &SavedVersion| {
         version.definition.pointer("/states/type/action/params/input_text").unwrap().as_str().unwrap().to_owned()
     };
@@ -50,22 +50,22 @@ fn change_keeps_the_previous_version_with_its_author() {
     described["description"] = json!("Builds faster");
     library.create(&described, true, &author("bob", "words")).unwrap();
     let versions = library.versions(&build_name()).unwrap();
-    assert_eq!(told(&versions), [(2, Some("claude"), "ninja", true), (1, Some("ana"), "make", false)]);
+    assert_eq!(summarize(&versions), [(2, Some("claude"), "ninja", true), (1, Some("ana"), "make", false)]);
     assert_eq!(versions[0].definition["description"], "Builds faster");
     assert_eq!(versions[0].author.reason.as_deref(), Some("faster"));
     assert!(versions.iter().all(|version| version.saved_at.is_some()));
     assert_eq!(library.version(&build_name(), 1).unwrap().definition, machine("make"));
-    let none = library.version(&build_name(), 7).unwrap_err();
-    assert!(matches!(&none, VersionError::NoVersion { .. }), "{none}");
-    assert_eq!(none.to_string(), "workflow 'build' has no version 7; there are 2, 1");
+    let error = library.version(&build_name(), 7).unwrap_err();
+    assert!(matches!(&error, VersionError::NoVersion { .. }), "{error}");
+    assert_eq!(error.to_string(), "workflow 'build' has no version 7; there are 2, 1");
     // Restoring an old version creates a new version.
-    let back =
+    let restored =
         library.create(&library.version(&build_name(), 1).unwrap().definition, true, &author("ana", "back")).unwrap();
-    assert_eq!((back.metadata.version, back.metadata.status), (3, Status::Draft));
+    assert_eq!((restored.metadata.version, restored.metadata.status), (3, Status::Draft));
     assert_eq!(library.list().unwrap().entries.len(), 1, "versions are not listed as workflows");
     assert!(library.list().unwrap().broken.is_empty());
     let ignored = fs::read_to_string(library.folder().join(".versions/.gitignore")).unwrap();
-    assert_eq!(ignored, "*\n", "git has versions of its own");
+    assert_eq!(ignored, "*\n", "git ignores the versions");
 }
 
 #[test]
@@ -76,26 +76,26 @@ fn manually_edited_file_is_a_version_without_author() {
     let edited = fs::read_to_string(&file).unwrap().replace("\"make\"", "\"make -j\"");
     fs::write(&file, edited).unwrap();
     let versions = library.versions(&build_name()).unwrap();
-    assert_eq!(told(&versions), [(2, None, "make -j", true), (1, Some("ana"), "make", false)]);
+    assert_eq!(summarize(&versions), [(2, None, "make -j", true), (1, Some("ana"), "make", false)]);
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
     let versions = library.versions(&build_name()).unwrap();
     assert_eq!(
-        told(&versions),
+        summarize(&versions),
         [(3, Some("bob"), "ninja", true), (2, None, "make -j", false), (1, Some("ana"), "make", false)]
     );
     assert_eq!(versions[0].author.reason, None, "an empty reason counts as missing");
 }
 
 #[test]
-fn older_library_and_foreign_file_lose_nothing() {
+fn versions_survive_an_older_library_and_a_foreign_file() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     let first = fs::read_to_string(library.file(&build_name())).unwrap();
-    // An earlier steplatch has recorded nothing.
+    // An earlier steplatch recorded no versions.
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
     let versions = library.versions(&build_name()).unwrap();
-    assert_eq!(told(&versions), [(2, Some("bob"), "ninja", true), (1, None, "make", false)]);
+    assert_eq!(summarize(&versions), [(2, Some("bob"), "ninja", true), (1, None, "make", false)]);
     // Git brings a file with a number taken by another definition.
     let other = first
         .replace("\"make\"", "\"just\"")
@@ -105,7 +105,7 @@ fn older_library_and_foreign_file_lose_nothing() {
     assert!(before.iter().any(|version| version.is_current));
     library.create(&machine("bazel"), true, &author("eve", "")).unwrap();
     let commands: Vec<_> =
-        told(&library.versions(&build_name()).unwrap()).into_iter().map(|told| told.2.to_owned()).collect();
+        summarize(&library.versions(&build_name()).unwrap()).into_iter().map(|summary| summary.2.to_owned()).collect();
     for command in ["make", "ninja", "just", "bazel"] {
         assert!(commands.iter().any(|known| known == command), "{command} of {commands:?}");
     }
@@ -118,11 +118,11 @@ fn versions_outlive_the_workflow_until_forgotten() {
     library.create(&machine("ninja"), true, &author("ana", "")).unwrap();
     library.delete(&build_name()).unwrap();
     let versions = library.versions(&build_name()).unwrap();
-    assert_eq!(told(&versions), [(2, Some("ana"), "ninja", false), (1, Some("ana"), "make", false)]);
-    let again = library.create(&machine("ninja"), false, &author("bob", "")).unwrap();
-    assert_eq!(again.metadata.version, 3, "numbers are not used again");
+    assert_eq!(summarize(&versions), [(2, Some("ana"), "ninja", false), (1, Some("ana"), "make", false)]);
+    let recreated = library.create(&machine("ninja"), false, &author("bob", "")).unwrap();
+    assert_eq!(recreated.metadata.version, 3, "version numbers are not reused");
     assert_eq!(library.forget_versions(&build_name()).unwrap(), 2);
-    assert_eq!(told(&library.versions(&build_name()).unwrap()), [(3, Some("bob"), "ninja", true)]);
+    assert_eq!(summarize(&library.versions(&build_name()).unwrap()), [(3, Some("bob"), "ninja", true)]);
     library.delete(&build_name()).unwrap();
     assert_eq!(library.forget_versions(&build_name()).unwrap(), 1);
     assert!(matches!(library.versions(&build_name()), Err(LookupError::NotFound { .. })));
@@ -130,7 +130,7 @@ fn versions_outlive_the_workflow_until_forgotten() {
 }
 
 #[test]
-fn oldest_versions_are_forgotten_and_other_files_skipped() {
+fn oldest_versions_are_removed_and_other_files_ignored() {
     let (_folder, library) = library();
     for number in 0..MAX_VERSIONS + 5 {
         library.create(&machine(&format!("make {number}")), true, &author("ana", "")).unwrap();
@@ -167,12 +167,12 @@ fn replacement_applies_only_to_its_own_definition() {
     );
     library.create(&machine("make"), false, &author("bob", "first")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
-    assert_eq!(replace("make", "ninja"), Some(2), "again");
-    assert_eq!(replace("make", "meson"), None, "changed meanwhile");
+    assert_eq!(replace("make", "ninja"), Some(2), "a repeated replacement returns the same version");
+    assert_eq!(replace("make", "meson"), None, "the definition has changed in the meantime");
     assert_eq!(library.get(&build_name()).unwrap().definition, machine("ninja"));
     // A process killed after writing the file leaves its version without an author.
     fs::remove_file(folder.path().join("library/.versions/build/2.json")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
     let versions = library.versions(&build_name()).unwrap();
-    assert_eq!(told(&versions), [(2, Some("ana"), "ninja", true), (1, Some("bob"), "make", false)]);
+    assert_eq!(summarize(&versions), [(2, Some("ana"), "ninja", true), (1, Some("bob"), "make", false)]);
 }

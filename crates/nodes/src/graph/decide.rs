@@ -14,7 +14,7 @@ use super::{Graph, OnFailure, Step};
 use crate::node::{NodeId, Seconds};
 use crate::outcome::ErrorType;
 
-/// An external event that a graph reacts to.
+/// External event to which a graph reacts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GraphInput {
     /// The graph starts.
@@ -22,7 +22,7 @@ pub enum GraphInput {
         /// The input.
         input: Value,
     },
-    /// An attempt ended.
+    /// An attempt finished.
     AttemptEnded {
         /// The step.
         step: NodeId,
@@ -31,23 +31,23 @@ pub enum GraphInput {
         /// The outcome.
         outcome: StepOutcome,
     },
-    /// The time of an effect `Wait` has come.
+    /// The time of a `Wait` effect has come.
     DelayOver {
         /// The step.
         step: NodeId,
     },
-    /// The graph continues: the caller may perform the decisions held back by [`hold`].
+    /// The graph resumes with the decisions that [`hold`] held back.
     Continue,
 }
 
-/// A request that the driver of a graph performs.
+/// Action that the driver of a graph performs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A call of a node.
     Run {
         /// The step.
         step: NodeId,
-        /// The number of the attempt, counted from 1. Step and attempt name the call on every replay.
+        /// Number of the attempt, starting at 1. Step and attempt name the call on every replay.
         attempt: u32,
         /// The node.
         node: NodeId,
@@ -55,7 +55,7 @@ pub enum Effect {
         input: Value,
         /// The time limit.
         timeout: Option<Duration>,
-        /// True if an earlier daemon may have made this call already.
+        /// True if an earlier daemon may already have made this call.
         again: bool,
     },
     /// A wake-up at a point in time.
@@ -70,15 +70,14 @@ pub enum Effect {
 /// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Decision {
-    /// Events that happened, to append first.
+    /// Events to append first.
     pub events: Vec<GraphEvent>,
     /// Effects to perform afterwards.
     pub effects: Vec<Effect>,
 }
 
 /// Returns the decision that follows from an input, given the progress of a graph.
-///
-/// An input that does not fit (a second start, the end of an attempt that has ended) changes nothing.
+/// An inapplicable input (a second start, the end of an attempt that has already finished) changes nothing.
 #[must_use]
 pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decide_input(graph, progress, input, now, true)
@@ -174,7 +173,7 @@ impl Decider<'_> {
         };
         let retries = step.on_error.retry.as_ref().map_or(0, |retry| u32::from(retry.count));
         let is_in_fallback = self.progress.steps[index].in_fallback;
-        match (&step.on_error.retry, &step.on_error.otherwise) {
+        match (&step.on_error.retry, &step.on_error.on_failure) {
             // An attempt that may have happened is not repeated.
             (Some(retry), _) if !is_in_fallback && attempt <= retries && !is_unknown => {
                 let due = now.after(retry.delay_after(attempt));
@@ -193,7 +192,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Begins every step that is ready, and ends every step that can never begin.
+    /// Starts every step that is ready, and ends every step that can never start.
     fn advance(&mut self) {
         for &index in self.graph.plan.order() {
             let step = &self.graph.steps[index];
@@ -233,7 +232,7 @@ impl Decider<'_> {
                 Status::Ended(Ending::Failed { .. }) => {
                     return Readiness::Never(self.graph.steps[dependency].id.clone());
                 }
-                // Name the failed step, not a step in between that did not run.
+                // Name the failed step, not an intermediate step that did not run.
                 Status::Ended(Ending::NotRun { because }) => return Readiness::Never(because.clone()),
                 _ => readiness = Readiness::NotYet,
             }
@@ -262,21 +261,20 @@ enum Readiness {
 }
 
 /// Returns the error of an attempt, if it failed.
-fn failure(outcome: StepOutcome, attempt_timeout: Option<Duration>) -> Option<(String, ErrorType)> {
+fn failure(outcome: StepOutcome, limit: Option<Duration>) -> Option<(String, ErrorType)> {
     match outcome {
         StepOutcome::Finished { result } if result.success => None,
         StepOutcome::Finished { result } => {
-            let error = result.error.unwrap_or_else(|| "The node failed and did not say why.".to_owned());
+            let error = result.error.unwrap_or_else(|| "The node failed without an error message.".to_owned());
             Some((error, result.error_type.unwrap_or(ErrorType::Step)))
         }
         StepOutcome::TimedOut => {
-            let attempt_timeout = attempt_timeout
-                .map(|attempt_timeout| format!("{} s, which is its limit", attempt_timeout.as_secs_f64()));
-            let error = format!("It took longer than {}.", attempt_timeout.unwrap_or_else(|| "it may".to_owned()));
+            let limit = limit.map(|limit| format!("its time limit of {} s", limit.as_secs_f64()));
+            let error = format!("The call exceeded {}.", limit.unwrap_or_else(|| "its time limit".to_owned()));
             Some((error, ErrorType::Timeout))
         }
         StepOutcome::Unknown => {
-            let error = "Whether the node was called is not known, and it is not called again for that.";
+            let error = "It is unknown whether the call took place, so it is not repeated.";
             Some((error.to_owned(), ErrorType::Unknown))
         }
     }

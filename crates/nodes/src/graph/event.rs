@@ -12,7 +12,7 @@ use crate::result::NodeResult;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum GraphEvent {
-    /// The graph began.
+    /// The graph started.
     Started {
         /// The input.
         input: Value,
@@ -21,14 +21,14 @@ pub enum GraphEvent {
     AttemptStarted {
         /// The step.
         step: NodeId,
-        /// Counted from 1; the call of a fallback is the last.
+        /// Number of the attempt, starting at 1; the call of a fallback is the last.
         attempt: u32,
         /// The node: the step's own, or its fallback.
         node: NodeId,
         /// The input.
         input: Value,
     },
-    /// The call ended.
+    /// The call finished.
     AttemptEnded {
         /// The step.
         step: NodeId,
@@ -54,14 +54,14 @@ pub enum GraphEvent {
         /// The step.
         step: NodeId,
     },
-    /// The step has ended.
+    /// The step has finished.
     StepEnded {
         /// The step.
         step: NodeId,
         /// The ending.
         ending: Ending,
     },
-    /// The graph has ended.
+    /// The graph has finished.
     Ended {
         /// True if no step failed.
         success: bool,
@@ -101,7 +101,7 @@ pub enum Ending {
         /// Kind of the failure.
         error_type: ErrorType,
     },
-    /// The step did not begin, because of a dependency.
+    /// The step did not run, because of a dependency.
     NotRun {
         /// The failed step that it depends on.
         because: NodeId,

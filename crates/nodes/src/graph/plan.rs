@@ -59,7 +59,7 @@ impl Plan {
                         problems.push(Problem::error(format!("/steps/{index}/input"), message));
                     }
                     Some(target) => drop(step_dependencies.insert(*target)),
-                    // Braces have other uses, too; an unknown name stays unchanged.
+                    // Braces also have other uses, so unknown names stay unchanged.
                     None => {}
                 }
             }
@@ -88,11 +88,11 @@ impl Plan {
     }
 
     pub(super) fn final_step(&self) -> usize {
-        *self.order.last().expect("a graph has a step")
+        *self.order.last().expect("a graph has at least one step")
     }
 }
 
-/// The name of the graph's own input.
+/// Name of the graph's own input.
 pub(super) const INPUT: &str = "input";
 
 /// Records looked-up names.
@@ -112,7 +112,7 @@ fn referenced_names(input: &Value) -> BTreeSet<String> {
     references.0.into_inner()
 }
 
-/// Returns the steps in order, or a cycle with its first step again at its end.
+/// Returns the steps in order, or a cycle, with its first step repeated at the end.
 fn sort_steps(dependencies: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     let mut order = Vec::with_capacity(dependencies.len());
     let mut placed = vec![false; dependencies.len()];

@@ -10,10 +10,10 @@ use crate::node::{NodeId, Seconds};
 /// Error policy of a step: its retries, and the action after the last one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
-    /// Its retries, if any.
+    /// Retries, if any.
     pub retry: Option<Retry>,
     /// Action after the last retry, or after the only attempt.
-    pub otherwise: OnFailure,
+    pub on_failure: OnFailure,
 }
 
 /// Retries of a step.
@@ -25,11 +25,11 @@ pub struct Retry {
     /// Seconds before the first retry (default 1)
     #[serde(default = "one_second")]
     pub delay: Seconds,
-    /// Factor of the delay from one retry to the next (default 2)
+    /// Factor by which the delay grows with each retry (default 2)
     #[serde(default = "two")]
     #[schemars(range(min = 1.0, max = 10.0))]
     pub backoff: f64,
-    /// Seconds that each attempt may take
+    /// Time limit of each attempt, in seconds
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Seconds>,
 }
@@ -64,7 +64,7 @@ impl Policy {
     /// Returns the fallback node, if there is one.
     #[must_use]
     pub fn fallback(&self) -> Option<&NodeId> {
-        match &self.otherwise {
+        match &self.on_failure {
             OnFailure::Fallback { node } => Some(node),
             OnFailure::Fail | OnFailure::Skip { .. } => None,
         }
@@ -72,7 +72,7 @@ impl Policy {
 }
 
 impl Retry {
-    /// Returns the delay before the retry after `attempt`, counted from 1; at most a day.
+    /// Returns the delay between `attempt`, counted from 1, and the next retry; at most a day.
     #[must_use]
     pub fn delay_after(&self, attempt: u32) -> std::time::Duration {
         let factor = self.backoff.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
@@ -94,13 +94,13 @@ impl Serialize for Policy {
             if let Some(timeout) = &retry.timeout {
                 map.serialize_entry("timeout", timeout)?;
             }
-            if self.otherwise != OnFailure::Fail {
-                let follow_up = Self { retry: None, otherwise: self.otherwise.clone() };
+            if self.on_failure != OnFailure::Fail {
+                let follow_up = Self { retry: None, on_failure: self.on_failure.clone() };
                 map.serialize_entry("then", &follow_up)?;
             }
             return map.end();
         }
-        match &self.otherwise {
+        match &self.on_failure {
             OnFailure::Fail => map.serialize_entry("policy", "fail")?,
             OnFailure::Skip { value } => {
                 map.serialize_entry("policy", "skip")?;

@@ -14,12 +14,12 @@ use crate::result::NodeResult;
 /// The progress of a graph. Cheap to clone, since clones share outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// The graph's input, once the graph has begun.
+    /// The graph's input, once the graph has started.
     pub(super) input: Option<Arc<Value>>,
     pub(super) steps: Vec<StepProgress>,
-    /// Steps in the order in which they began.
-    pub(super) begun_steps: Vec<NodeId>,
-    /// The success of an ended graph.
+    /// Steps in the order in which they started.
+    pub(super) started_steps: Vec<NodeId>,
+    /// Success of a finished graph.
     pub(super) ended: Option<bool>,
 }
 
@@ -28,7 +28,7 @@ pub struct Progress {
 pub(super) struct StepProgress {
     pub(super) id: NodeId,
     pub(super) status: Status,
-    /// Number of begun attempts.
+    /// Number of started attempts.
     pub(super) attempts: u32,
     /// The outcome of the last attempt.
     pub(super) last_outcome: Option<Arc<StepOutcome>>,
@@ -57,14 +57,14 @@ pub enum Status {
         /// Time of the retry.
         due: Timestamp,
     },
-    /// An attempt has ended; the decision about the next action is due.
+    /// An attempt has finished; the next action is yet to be decided.
     Returned,
-    /// The step has ended.
+    /// The step has finished.
     Ended(Ending),
 }
 
 impl Progress {
-    /// Returns the progress of a graph that has not begun.
+    /// Returns the progress of a graph that has not started.
     #[must_use]
     pub fn new(graph: &Graph) -> Self {
         let step = |step: &super::Step| StepProgress {
@@ -74,7 +74,7 @@ impl Progress {
             last_outcome: None,
             in_fallback: false,
         };
-        Self { input: None, steps: graph.steps().iter().map(step).collect(), begun_steps: Vec::new(), ended: None }
+        Self { input: None, steps: graph.steps().iter().map(step).collect(), started_steps: Vec::new(), ended: None }
     }
 
     /// Returns the progress after a history.
@@ -92,8 +92,8 @@ impl Progress {
         match event {
             GraphEvent::Started { input } => self.input = Some(Arc::new(input.clone())),
             GraphEvent::AttemptStarted { step, attempt, node, input } => {
-                if !self.begun_steps.contains(step) {
-                    self.begun_steps.push(step.clone());
+                if !self.started_steps.contains(step) {
+                    self.started_steps.push(step.clone());
                 }
                 self.update_step(step, |progress| {
                     progress.attempts = *attempt;
@@ -131,13 +131,13 @@ impl Progress {
         self.steps.iter().find(|progress| progress.id == *step).map(|progress| &progress.status)
     }
 
-    /// Returns whether the graph has begun.
+    /// Returns true if the graph has started.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.input.is_some()
     }
 
-    /// Returns the success of an ended graph: true if no step failed. `None` while it runs.
+    /// Returns the success of a finished graph: true if no step failed. `None` while it runs.
     #[must_use]
     pub fn ended(&self) -> Option<bool> {
         self.ended
@@ -168,7 +168,7 @@ impl StepProgress {
     }
 }
 
-/// `{input}` is the graph's input, and `{step_id}` the output of a step that has ended.
+/// `{input}` is the graph's input, and `{step_id}` the output of a finished step.
 impl Lookup for Progress {
     fn get(&self, name: &str) -> Option<&Value> {
         if name == plan::INPUT {

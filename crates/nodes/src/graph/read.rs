@@ -17,7 +17,7 @@ use crate::node::{NodeId, policy_object_schema, read_object, schema_of};
 struct GraphShape {
     /// The steps
     steps: Vec<Value>,
-    /// Steps that may run at once; left out, all that can
+    /// Maximum number of steps that run at the same time; unlimited by default
     #[serde(default)]
     max_parallel: Option<NonZeroU16>,
 }
@@ -25,31 +25,31 @@ struct GraphShape {
 /// A step of a graph.
 #[derive(Deserialize, JsonSchema)]
 struct StepShape {
-    /// Its name, unique in the graph
+    /// Name of the step, unique in the graph
     id: NodeId,
-    /// The node that it calls
+    /// Node that the step calls
     node: NodeId,
     /// Input of the node: {step_id} is the output of a step, which is then a dependency, {input} the graph's input
     #[serde(default)]
     input: Option<Value>,
-    /// Steps that must have ended before
+    /// Steps that must have finished before this step
     #[serde(default)]
     depends_on: Vec<NodeId>,
     /// Error policy of the step (default fail)
     #[serde(default)]
-    #[expect(dead_code, reason = "it is read separately, so that its problems are reported in addition to all others")]
+    #[expect(dead_code, reason = "read separately, so that its problems are reported in addition to all others")]
     on_error: Option<Value>,
 }
 
-/// A step that failed is passed over.
+/// A failed step is skipped.
 #[derive(Deserialize, JsonSchema)]
 struct Skip {
-    /// Output in its place (default null)
+    /// Output to use instead (default null)
     #[serde(default)]
     value: Option<Value>,
 }
 
-/// Another node is called with the same input.
+/// Calls another node with the same input.
 #[derive(Deserialize, JsonSchema)]
 struct Fallback {
     /// The node
@@ -74,12 +74,12 @@ impl Policy {
         ]);
         let mut retry = policy_object_schema::<Retry>("retry");
         retry["properties"]["then"] =
-            json!({"description": "What happens when that does not help (default fail)", "oneOf": endings.clone()});
+            json!({"description": "Action if all retries fail (default fail)", "oneOf": endings.clone()});
         let mut policies = endings;
         if let Value::Array(policies) = &mut policies {
             policies.push(retry);
         }
-        json!({"description": "What happens when it fails (default fail)", "oneOf": policies})
+        json!({"description": "Action if the step fails (default fail)", "oneOf": policies})
     }
 }
 
@@ -131,7 +131,7 @@ fn read_step(step: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Option
 }
 
 fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Option<Policy> {
-    let otherwise = |otherwise| Some(Policy { retry: None, otherwise });
+    let without_retry = |on_failure| Some(Policy { retry: None, on_failure });
     let (word, mut fields) = match policy {
         Value::String(word) => (word.as_str(), Map::new()),
         Value::Object(fields) => match fields.get("policy") {
@@ -142,7 +142,7 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
             }
         },
         _ => {
-            let message = "a policy is a word, or an object with 'policy' in it";
+            let message = "a policy must be a word, or an object with 'policy'";
             problems.push(Problem::error(pointer, message));
             return None;
         }
@@ -151,15 +151,15 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
     match word {
         "fail" => {
             read_object::<Fail>(&fields, pointer, "policy fail", &[], problems)?;
-            otherwise(OnFailure::Fail)
+            without_retry(OnFailure::Fail)
         }
         "skip" => {
             let Skip { value } = read_object(&fields, pointer, "policy skip", &[], problems)?;
-            otherwise(OnFailure::Skip { value: value.unwrap_or_default() })
+            without_retry(OnFailure::Skip { value: value.unwrap_or_default() })
         }
         "fallback" => {
             let Fallback { node } = read_object(&fields, pointer, "policy fallback", &[], problems)?;
-            otherwise(OnFailure::Fallback { node })
+            without_retry(OnFailure::Fallback { node })
         }
         "retry" => {
             let then = fields.shift_remove("then");
@@ -172,7 +172,7 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
                 let message = "the policy after the retries cannot be a retry";
                 problems.push(Problem::error(format!("{pointer}/then"), message));
             }
-            Some(Policy { retry: Some(retry), otherwise: then.otherwise })
+            Some(Policy { retry: Some(retry), on_failure: then.on_failure })
         }
         unknown => {
             let nearest = suggestion(unknown, POLICIES.into_iter());

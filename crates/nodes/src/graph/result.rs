@@ -16,7 +16,7 @@ pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
     let failure = match progress.ended {
         Some(true) => None,
         Some(false) => Some(first_failure(progress)),
-        None => Some(Failure::new(ErrorType::Interrupted, "The graph was ended before it was done.")),
+        None => Some(Failure::new(ErrorType::Interrupted, "The graph was stopped before it finished.")),
     };
     NodeResult::from_outcome(node, input, outcome(graph, progress, failure))
 }
@@ -25,7 +25,7 @@ fn outcome(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Exec
     let final_step = graph.plan.final_step();
     let steps: Map<String, Value> =
         progress.steps.iter().map(|step| (step.id.to_string(), Value::Object(step_fields(step)))).collect();
-    let order: Vec<Value> = progress.begun_steps.iter().map(|step| step.as_str().into()).collect();
+    let order: Vec<Value> = progress.started_steps.iter().map(|step| step.as_str().into()).collect();
     let output = progress.steps[final_step].output().cloned().unwrap_or_default();
     ExecutorOutcome { output, failure, attributes: Map::new() }
         .with("steps", steps)
@@ -36,7 +36,7 @@ fn outcome(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Exec
 /// Returns the failure of the first failed step, with the number of other failed steps.
 fn first_failure(progress: &Progress) -> Failure {
     let failed: Vec<(&StepProgress, &String)> = progress
-        .begun_steps
+        .started_steps
         .iter()
         .filter_map(|id| progress.steps.iter().find(|step| step.id == *id))
         .filter_map(|step| match &step.status {
@@ -47,12 +47,12 @@ fn first_failure(progress: &Progress) -> Failure {
     let Some((step, error)) = failed.first() else {
         return Failure::new(ErrorType::Step, "A step failed.");
     };
-    let others = match failed.len() - 1 {
+    let suffix = match failed.len() - 1 {
         0 => String::new(),
         1 => " One more step failed.".to_owned(),
         more => format!(" {more} more steps failed."),
     };
-    Failure::new(ErrorType::Step, format!("Step '{}' failed: {error}{others}", step.id))
+    Failure::new(ErrorType::Step, format!("Step '{}' failed: {error}{suffix}", step.id))
 }
 
 fn step_fields(step: &StepProgress) -> Map<String, Value> {

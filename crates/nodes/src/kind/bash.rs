@@ -1,8 +1,8 @@
 //! Bash nodes, which run one command line.
 //!
-//! The command is the leader of its own session, without a terminal. A time-out or an interrupt ends all processes that
-//! it started. A command that ends on its own may leave processes running, as in any shell; nothing reads their later
-//! output.
+//! The command is the leader of its own session, without a terminal. A timeout or an interrupt terminates all
+//! processes that it started. A command that exits on its own may leave processes running, as in any shell; nothing
+//! reads their later output.
 
 mod capture;
 
@@ -28,25 +28,25 @@ use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::{Capture, CapturedText};
 
-/// Time for which programs that an ended command left running may keep its output open.
+/// Time for which programs that an exited command left running may keep its output open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs one command line with bash; success is exit code 0, and the output is what it printed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bash {
-    /// The command line; {input|sh} is the input, quoted for the shell. Left out, the input is the command line
+    /// The command line; {input|sh} is the input, quoted for the shell. By default the input is the command line
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Another machine to run it on: one of `steplatch hosts list`. Its two streams come as one there
+    /// Remote host to run the command on, as listed by `steplatch hosts list`; its two output streams are merged
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Folder to run it in; left out, the workspace's, and on another machine the home directory
+    /// Working directory (default: the workspace; on a remote host, the home directory)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables that are set for it; {secret:NAME} is a secret by reference
+    /// Environment variables; {secret:NAME} is a secret by reference
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Its standard input; {input} is the input
+    /// Standard input; {input} is the input
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
 }
@@ -64,7 +64,7 @@ impl NodeSettings for Bash {
         if !self.command.as_deref().is_some_and(takes_unquoted_input) {
             return Vec::new();
         }
-        let message = "the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
+        let message = "the input is inserted into the command line unquoted; '{input|sh}' quotes it for the shell";
         vec![Problem::warning("/command", message)]
     }
 
@@ -79,7 +79,7 @@ impl NodeSettings for Bash {
             let running = crate::host::run(self, host, command, template_values, node_environment, step, time);
             return tokio::select! {
                 outcome = running => outcome,
-                // The other machine enforces the time limit, and then returns the output so far.
+                // The remote host enforces the time limit, and then returns the output so far.
                 () = call.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted.").into(),
             };
         }
@@ -107,7 +107,7 @@ fn command_line(bash: &Bash, template_values: &TemplateValues) -> Result<String,
         (Some(command), _) => Ok(template_values.text(command)),
         (None, Value::String(line)) => Ok(line.clone()),
         (None, _) => {
-            let message = "The node has no command, so its input must be one, as a text.";
+            let message = "The node has no command, so its input must be a command, as a string.";
             Err(Failure::new(ErrorType::InvalidInput, message))
         }
     }
@@ -164,11 +164,11 @@ async fn run(
 
 enum ProgramOutcome {
     Exited(std::io::Result<Exit>),
-    /// The limit of the call ended the program.
+    /// The call's limit stopped the program.
     Stopped(Failure),
 }
 
-/// Ends a command, and captures its remaining output.
+/// Stops a command, and captures its remaining output.
 async fn end_program(piped: Piped, out: &mut Capture, err: &mut Capture) -> ProcessEnd {
     let ending = piped.end(Some(Signal::TERM));
     let reading = async { tokio::join!(out.read(), err.read()) };
@@ -192,7 +192,7 @@ fn outcome(
     let failure = stop_failure.or_else(|| match exit {
         Some(Exit { code: 0, .. }) => None,
         Some(Exit { signal: Some(signal), .. }) => {
-            Some(Failure::new(ErrorType::ExitCode, format!("The command was ended by signal {signal}.")))
+            Some(Failure::new(ErrorType::ExitCode, format!("The command was terminated by signal {signal}.")))
         }
         Some(Exit { code, .. }) => {
             let last_line = err.last_line().map(|line| format!(": {line}")).unwrap_or_default();
@@ -205,7 +205,7 @@ fn outcome(
         CapturedText::Whole(text) => outcome.with_output(text),
         CapturedText::Ends { head, tail, omitted_bytes } => outcome.with_excess_output(head, tail, omitted_bytes),
     };
-    // A long standard error does not fail the command. Its ends have other names than a whole text.
+    // A long standard error does not fail the command. Its ends have different names than a complete text.
     let outcome = match err {
         CapturedText::Whole(text) => outcome.with("stderr", text),
         CapturedText::Ends { head, tail, omitted_bytes } => {
@@ -220,7 +220,7 @@ fn outcome(
         return outcome;
     }
     let survivor_names: Vec<Value> =
-        survivors.iter().map(|left| format!("{} ({})", left.name, left.pid).into()).collect();
+        survivors.iter().map(|survivor| format!("{} ({})", survivor.name, survivor.pid).into()).collect();
     outcome.with("survivors", survivor_names)
 }
 

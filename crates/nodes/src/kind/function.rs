@@ -1,4 +1,4 @@
-//! Function nodes, which call a function in Python syntax. They are only data in this crate.
+//! Function nodes, which call a function in Python syntax. The daemon performs them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,10 @@ use crate::node::{read_object, schema_of};
 pub struct Function {
     /// Name of the function
     pub function: String,
-    /// The source it stands in; left out, the file that declares the node
+    /// Source text that defines the function (default: the file that declares the node)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Name of the source in failures
+    /// Name of the source in error messages
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }

@@ -1,6 +1,5 @@
 //! HTTP nodes, which make one request.
-//!
-//! This module follows redirects itself instead of the HTTP library, because secrets must not reach another origin:
+//! This module follows redirects itself, not the HTTP library, because secrets must not reach another origin:
 //! neither in a header nor in a body.
 
 mod body;
@@ -26,13 +25,13 @@ use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::secrets;
 use crate::template::TemplateValues;
 
-/// Time limit of connecting.
+/// Connection timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes one HTTP request; success is a status from 200 to 299, and the output is the body: JSON as a value, else text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Http {
-    /// Method, GET when left out
+    /// Method (default GET)
     #[serde(default)]
     pub method: Method,
     /// URL; {input} is the input, percent-encoded unless the URL begins with it
@@ -43,14 +42,14 @@ pub struct Http {
     /// JSON to send
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
-    /// Text to send instead
+    /// Text to send instead of JSON
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Redirects that are followed (default 5)
+    /// Maximum number of redirects to follow (default 5)
     #[serde(default = "five_redirects")]
     #[schemars(range(max = 20))]
     pub max_redirects: u8,
-    /// Bytes of the body that are taken; more is an error (default 4 MiB)
+    /// Maximum number of bytes of the body; a longer body is an error (default 4 MiB)
     #[serde(default = "four_mebibytes")]
     #[schemars(range(max = 67_108_864))]
     pub max_bytes: u32,
@@ -67,7 +66,7 @@ fn four_mebibytes() -> u32 {
 /// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
-#[allow(missing_docs, reason = "they are the words of HTTP")]
+#[allow(missing_docs, reason = "the variants are the methods of HTTP")]
 pub enum Method {
     #[default]
     Get,
@@ -125,7 +124,7 @@ fn build_client() -> reqwest::Result<Client> {
         .build()
 }
 
-/// A request, which every redirect changes.
+/// A request; every redirect changes it.
 struct Request {
     method: reqwest::Method,
     url: Url,
@@ -175,7 +174,7 @@ async fn exchange(
         false => text.into(),
     };
     let failure = if body.is_cut {
-        let message = format!("The answer is longer than the limit of {} bytes.", http.max_bytes);
+        let message = format!("The response exceeds the limit of {} bytes.", http.max_bytes);
         Some(Failure::new(ErrorType::TooLarge, message))
     } else if status.is_success() {
         None
@@ -197,7 +196,7 @@ impl Request {
         let url = template_values.url(&http.url);
         let url: Url = url.parse().map_err(|error| invalid(format!("'{url}' is not a URL: {error}.")))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid(format!("A URL begins with http: or https:, not with {}:.", url.scheme())));
+            return Err(invalid(format!("A URL must begin with http: or https:, not with {}:.", url.scheme())));
         }
         let mut headers = HeaderMap::new();
         let mut private_headers = vec![reqwest::header::AUTHORIZATION, reqwest::header::COOKIE];

@@ -1,8 +1,8 @@
 //! LLM nodes, which query a model behind an OpenAI-compatible endpoint.
 //!
 //! Uses the chat completions of <https://platform.openai.com/docs/api-reference/chat>, which most model servers
-//! support. A request to a busy endpoint is repeated, unless the caller has already received a part of an answer, which
-//! would arrive twice.
+//! support. A request to a busy endpoint is repeated, unless the caller has already received part of an answer, which
+//! would otherwise arrive twice.
 
 mod answer;
 mod stream;
@@ -29,18 +29,18 @@ use stream::{EventParser, StreamError};
 /// Maximum delay that an endpoint may request before a retry; a longer delay fails the call.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(120);
 
-/// Maximum bytes of an answer.
+/// Maximum length of an answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// Maximum bytes of an endpoint's error.
+/// Maximum length of an endpoint's error, in bytes.
 const MAX_ERROR_BYTES: usize = 16 << 10;
 
-/// Asks a model behind an OpenAI-compatible endpoint; the output is the text of its answer.
+/// Queries a model behind an OpenAI-compatible endpoint; the output is the text of its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Llm {
     /// URL of the endpoint: the part before /chat/completions
     pub base_url: String,
-    /// Its key, as {secret:NAME}
+    /// API key of the endpoint, as {secret:NAME}
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
     /// The model
@@ -48,7 +48,7 @@ pub struct Llm {
     /// The system message
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// The question; {input} is the input. Left out, the input is the question, or a list of messages
+    /// Prompt; {input} is the input. By default the input is the prompt, or a list of messages
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Stream the answer
@@ -61,7 +61,7 @@ pub struct Llm {
     #[serde(default = "three_retries")]
     #[schemars(range(max = 10))]
     pub retries: u8,
-    /// Seconds before the first retry, doubled each time, where the endpoint names none (default 1)
+    /// Seconds before the first retry, doubled each time, unless the endpoint requests a delay (default 1)
     #[serde(default = "one_second")]
     pub retry_delay: Seconds,
 }
@@ -134,7 +134,7 @@ impl ModelQuery<'_> {
             (Some(prompt), _) => messages.push(json!({"role": "user", "content": template_values.text(prompt)})),
             (None, Value::Array(list)) if list.iter().all(is_message) => messages.extend(list.iter().cloned()),
             (None, Value::Array(_)) => {
-                let message = "A list of messages has objects with 'role' and 'content' in it, and nothing else.";
+                let message = "A list of messages must contain only objects with 'role' and 'content'.";
                 return Err(Failure::new(ErrorType::InvalidInput, message));
             }
             (None, input) => messages.push(json!({"role": "user", "content": as_text(input)})),
@@ -192,7 +192,7 @@ impl ModelQuery<'_> {
         }
     }
 
-    /// Reads an answer that comes in one piece.
+    /// Reads an answer that arrives in one piece.
     async fn read_whole(&mut self, response: Response) -> Result<(), AttemptError> {
         let body = read_body(response, MAX_ANSWER_BYTES)
             .await
@@ -200,9 +200,9 @@ impl ModelQuery<'_> {
         if body.is_cut {
             return Err(AttemptError::Permanent(too_large()));
         }
-        let answered = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.read(answer));
-        if answered.is_none() {
-            let message = "The endpoint answered something that is not a chat completion; look at base_url.";
+        let completion = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.read(answer));
+        if completion.is_none() {
+            let message = "The response is not a chat completion; check base_url.";
             return Err(AttemptError::Permanent(Failure::new(ErrorType::Protocol, message)));
         }
         if let Some(on_text) = self.on_text {
@@ -211,7 +211,7 @@ impl ModelQuery<'_> {
         Ok(())
     }
 
-    /// Reads an answer that comes in pieces.
+    /// Reads an answer that arrives in pieces.
     async fn read_stream(&mut self, mut response: Response) -> Result<(), Failure> {
         let mut parser = EventParser::default();
         while let Some(chunk) = response.chunk().await.map_err(|error| http::connection_failure(&error))? {
@@ -250,7 +250,7 @@ fn is_message(message: &Value) -> bool {
 }
 
 fn too_large() -> Failure {
-    Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MAX_ANSWER_BYTES} bytes."))
+    Failure::new(ErrorType::TooLarge, format!("The answer exceeds the limit of {MAX_ANSWER_BYTES} bytes."))
 }
 
 /// Returns the error of a refused request.

@@ -23,15 +23,15 @@ use crate::node::{read_object, schema_of};
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
-/// Calls a tool of another MCP server; the output is its structured content, or else its text.
+/// Calls a tool of another MCP server; the output is its structured content, otherwise its text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mcp {
     /// The server
     pub server: McpServer,
-    /// Tool to call; left out, the input is {"tool": …, "args": {…}}
+    /// Tool to call; by default the input is {"tool": …, "args": {…}}
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Its arguments; {input} is the input. Left out, they are the input
+    /// Arguments of the tool; {input} is the input. By default the input is the arguments
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Map<String, Value>>,
 }
@@ -40,9 +40,9 @@ pub struct Mcp {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum McpServer {
-    /// A program that speaks on its standard streams
+    /// Program that communicates over its standard streams
     Program(McpProgram),
-    /// An address that speaks streamable HTTP
+    /// Address that serves streamable HTTP
     Address(McpAddress),
 }
 
@@ -52,13 +52,13 @@ pub enum McpServer {
 pub struct McpProgram {
     /// The program
     pub command: String,
-    /// Its arguments
+    /// Arguments of the program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Folder to start it in; left out, the workspace's
+    /// Working directory (default: the workspace)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables that are set for it; {secret:NAME} is a secret by reference
+    /// Environment variables; {secret:NAME} is a secret by reference
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
@@ -67,7 +67,7 @@ pub struct McpProgram {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpAddress {
-    /// Its URL
+    /// URL of the server
     pub url: String,
     /// Headers of every request; {secret:NAME} is a secret by reference
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -98,7 +98,7 @@ impl NodeSettings for Mcp {
 
 fn read_server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<McpServer> {
     let pointer = "/server";
-    let message = "a server has a 'command', or a 'url'";
+    let message = "a server must have a 'command' or a 'url'";
     match declared? {
         Value::Object(fields) if fields.contains_key("command") => {
             read_object::<McpProgram>(fields, pointer, "a server", &[], problems).map(McpServer::Program)
@@ -171,7 +171,9 @@ fn requested_call(mcp: &Mcp, template_values: &TemplateValues) -> Result<(String
         (Some(args), _) => template_values.map(args),
         (None, Value::Object(input)) => input.clone(),
         (None, Value::Null) => Map::new(),
-        (None, _) => return Err(invalid("The node names no arguments, so its input must be an object with them.")),
+        (None, _) => {
+            return Err(invalid("The node has no arguments, so its input must be an object with the arguments."));
+        }
     };
     Ok((tool.clone(), args))
 }
@@ -180,7 +182,8 @@ fn outcome(result: CallToolResult) -> ExecutorOutcome {
     let text: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let text = text.join("\n");
     let failure = (result.is_error == Some(true)).then(|| {
-        let message = if text.is_empty() { "The tool failed and did not say why.".to_owned() } else { text.clone() };
+        let message =
+            if text.is_empty() { "The tool failed without an error message.".to_owned() } else { text.clone() };
         Failure::new(ErrorType::Tool, message)
     });
     let content = serde_json::to_value(&result.content).unwrap_or_default();

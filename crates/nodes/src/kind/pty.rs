@@ -1,4 +1,4 @@
-//! PTY nodes, which type into a program that stays in a terminal. This crate only knows the start of the program.
+//! PTY nodes, which type into a persistent program in a terminal. This crate only prepares the start of the program.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,34 +21,34 @@ use crate::template::TemplateValues;
 pub struct Pty {
     /// Command line of the program
     pub command: String,
-    /// Folder to start it in; left out, the workspace's
+    /// Working directory (default: the workspace)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables that are set for it; {secret:NAME} is a secret by reference
+    /// Environment variables; {secret:NAME} is a secret by reference
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Condition under which it is ready for the next input
+    /// Condition under which the program is ready for the next input
     #[serde(default)]
     pub ready: Ready,
-    /// Reader of its screen
+    /// Reader of the program's screen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parser: Option<crate::pane::Parser>,
-    /// Answers to its questions, as in the action dialogue: rules, until, timeout, max_answers. The output is then the
-    /// text that it printed until the end of the dialogue
+    /// Answers to the program's questions, as in the action dialogue: rules, until, timeout, max_answers. The output
+    /// is then the text that it printed until the end of the dialogue
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogue: Option<Map<String, Value>>,
 }
 
-/// Condition under which a program that stays is ready for the next input.
+/// Condition under which a persistent program is ready for the next input.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// Its shell reports that it is at its prompt
+    /// The shell reports that it is at its prompt
     #[default]
     Shell,
-    /// It has printed nothing for a while
+    /// The program has printed nothing for a while
     Quiet,
-    /// Its output ends with this pattern
+    /// The output ends with this pattern
     Pattern(String),
 }
 

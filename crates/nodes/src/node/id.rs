@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[serde(transparent)]
 pub struct NodeId(String);
 
-/// Error of a text that is not an id.
+/// Error for a string that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most")]
 pub struct InvalidNodeId(String);

@@ -14,12 +14,12 @@ use crate::kind::NodeType;
 /// Properties of a declaration of every kind.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Common {
-    /// Its name, unique in its workspace
+    /// Name of the node, unique in its workspace
     pub(super) id: NodeId,
-    /// Its purpose, in a sentence
+    /// Purpose of the node, in one sentence
     #[serde(default)]
     pub(super) description: Option<String>,
-    /// Seconds that one call of it may take
+    /// Time limit of one call, in seconds
     #[serde(default)]
     pub(super) timeout: Option<Seconds>,
 }
@@ -62,7 +62,7 @@ fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
             }
         },
         Some(_) => {
-            problems.push(Problem::error("/type", "'type' must be a text"));
+            problems.push(Problem::error("/type", "'type' must be a string"));
             return None;
         }
         None => {
@@ -144,12 +144,12 @@ pub(crate) fn read_object<T: DeserializeOwned + JsonSchema>(
 /// Returns the error for a number outside the range of its property, which its type may exceed.
 fn range_error(property: &Value, value: &Value) -> Option<String> {
     let number = value.as_f64()?;
-    let [least, most] = ["minimum", "maximum"].map(|bound| property[bound].as_f64());
-    let is_within = least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most);
-    (!is_within).then(|| match (least, most) {
-        (Some(least), Some(most)) => format!("{number} is not a number from {least} to {most}"),
-        (Some(least), None) => format!("{number} is less than {least}"),
-        (None, most) => format!("{number} is more than {}", most.unwrap_or_default()),
+    let [minimum, maximum] = ["minimum", "maximum"].map(|bound| property[bound].as_f64());
+    let is_within = minimum.is_none_or(|minimum| number >= minimum) && maximum.is_none_or(|maximum| number <= maximum);
+    (!is_within).then(|| match (minimum, maximum) {
+        (Some(minimum), Some(maximum)) => format!("{number} is not a number from {minimum} to {maximum}"),
+        (Some(minimum), None) => format!("{number} is less than {minimum}"),
+        (None, maximum) => format!("{number} is more than {}", maximum.unwrap_or_default()),
     })
 }
 

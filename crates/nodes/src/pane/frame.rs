@@ -27,10 +27,10 @@ pub(super) fn split_blocks(pane: &str) -> Vec<Block<'_>> {
                 index = end + 1;
             }
             _ => {
-                let between = ruled_prompt_lines(&lines[index..]);
-                if between > 0 {
-                    blocks.push(Block::Framed(lines[index + 1..=index + between].to_vec()));
-                    index += between + 2;
+                let prompt_lines = ruled_prompt_lines(&lines[index..]);
+                if prompt_lines > 0 {
+                    blocks.push(Block::Framed(lines[index + 1..=index + prompt_lines].to_vec()));
+                    index += prompt_lines + 2;
                 } else {
                     blocks.push(Block::Line(lines[index]));
                     index += 1;
@@ -49,9 +49,9 @@ fn ruled_prompt_lines(lines: &[&str]) -> usize {
     if !lines.first().is_some_and(|line| is_rule(line)) {
         return 0;
     }
-    let between = lines[1..].iter().take(MAX_PROMPT_LINES + 1).position(|line| is_rule(line)).unwrap_or(0);
+    let prompt_lines = lines[1..].iter().take(MAX_PROMPT_LINES + 1).position(|line| is_rule(line)).unwrap_or(0);
     let is_prompt = lines.get(1).is_some_and(|line| line.trim_start().starts_with(['>', '❯']));
-    if is_prompt { between } else { 0 }
+    if is_prompt { prompt_lines } else { 0 }
 }
 
 fn is_top(line: &str) -> bool {
@@ -64,7 +64,7 @@ fn is_bottom(line: &str) -> bool {
     (line.starts_with('╰') && line.ends_with('╯')) || (line.starts_with('└') && line.ends_with('┘'))
 }
 
-/// Returns whether a line is a horizontal rule across the pane.
+/// Returns true if a line is a horizontal rule across the pane.
 pub(super) fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.chars().count() >= 10 && line.chars().all(|character| matches!(character, '─' | '━' | '▀' | '▄'))
@@ -76,7 +76,7 @@ fn strip_sides(line: &str) -> Option<&str> {
     Some(inside.strip_prefix(' ').unwrap_or(inside).trim_end())
 }
 
-/// Returns whether the lines are a menu: numbered entries, one of them marked.
+/// Returns true if the lines are a menu: numbered entries, one of them marked.
 pub(super) fn is_selection(lines: &[&str]) -> bool {
     let is_numbered = |line: &&&str| {
         let line = line.trim_start_matches(['❯', '●', '>', ' ']);

@@ -1,7 +1,7 @@
 //! The reader of Gemini CLI's panes.
 //!
 //! Answers begin with `✦`, uses of tools are in frames that begin with the sign of their state, typed input begins with
-//! `>`. While the program works, a spinner of dots turns in a line; otherwise there is a prompt in a frame.
+//! `>`. While the program works, a line shows a spinner of dots; otherwise there is a prompt in a frame.
 
 use super::frame::{Block, is_selection, split_blocks};
 use super::{Reading, SectionBuilder, SectionKind};
@@ -29,7 +29,7 @@ pub(super) fn read(pane: &str) -> Reading {
                 builder.begin_section(SectionKind::Status, line.trim());
                 builder.close_section();
             }
-            // The line below the prompt: folder, sandbox, model.
+            // The line below the prompt: directory, sandbox, model.
             Block::Line(_) if has_prompt => {}
             Block::Line(line) => read_line(line, &mut builder),
         }
@@ -73,7 +73,7 @@ fn read_tools(lines: &[&str], builder: &mut SectionBuilder) {
     builder.close_section();
 }
 
-/// Returns whether a line reports current work: it begins with a spinner of dots.
+/// Returns true if a line reports current work: it begins with a spinner of dots.
 fn is_busy(line: &str) -> bool {
     line.contains("(esc to cancel") || line.trim_start().starts_with(|first| ('\u{2801}'..='\u{28ff}').contains(&first))
 }

@@ -29,7 +29,7 @@ pub(super) fn read(pane: &str) -> Reading {
     builder.finish(is_ready)
 }
 
-/// Features of a prompt that stay the same while folders and branches change.
+/// Features of a prompt that stay the same while directories and branches change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PromptShape {
     sign: char,
@@ -65,8 +65,8 @@ fn split_prompt(line: &str) -> Option<(&str, &str)> {
     Some((&line[..prompt_end], line[prompt_end..].trim()))
 }
 
-/// Returns the length of a prompt that begins with an arrow. A folder follows, and possibly a branch and a sign for its
-/// changes.
+/// Returns the length of a prompt that begins with an arrow. A directory follows, and possibly a branch and a sign for
+/// its changes.
 fn arrow_prompt_length(line: &str) -> usize {
     let mut end = ARROW.len_utf8();
     for word_index in 0..3 {
@@ -81,7 +81,7 @@ fn arrow_prompt_length(line: &str) -> usize {
     end
 }
 
-/// Returns whether a text can precede the final character of a prompt: nothing, a version, or a user in a directory.
+/// Returns true if `before` can precede the final character of a prompt: nothing, a version, or a user in a directory.
 fn is_prompt_like(before: &str, sign: char) -> bool {
     let before = before.trim_end();
     match sign {

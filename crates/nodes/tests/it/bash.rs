@@ -23,7 +23,7 @@ async fn sh(command: &str) -> NodeResult {
 }
 
 /// Waits until a process has written its id, and returns it.
-async fn pid_in(file: &Path) -> i32 {
+async fn wait_for_pid(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         if text.ends_with('\n') { Ok(text.trim().parse().unwrap()) } else { Err(text) }
@@ -31,8 +31,8 @@ async fn pid_in(file: &Path) -> i32 {
     .await
 }
 
-/// Returns whether a process runs. An ended process that was not reaped does not run.
-fn runs(pid: i32) -> bool {
+/// Returns true if a process is running. A process that has exited but was not reaped is not running.
+fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().next().map(str::to_owned));
     state.is_some_and(|state| state != "Z" && state != "X")
@@ -82,7 +82,7 @@ async fn secret_reaches_only_the_command() {
 }
 
 #[tokio::test]
-async fn flood_fails_its_command_and_returns_no_partial_output() {
+async fn excess_output_fails_the_command() {
     let result = sh("echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last").await;
     assert_eq!((result.success, result.error_type), (false, Some(ErrorType::TooLarge)));
     assert!(result.error.unwrap().contains("524288 bytes"));
@@ -97,24 +97,24 @@ async fn flood_fails_its_command_and_returns_no_partial_output() {
 }
 
 #[tokio::test]
-async fn background_processes_do_not_delay_an_ended_command() {
+async fn background_processes_do_not_delay_an_exited_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
-    let began = std::time::Instant::now();
+    let start = std::time::Instant::now();
     let result = sh(&format!("sleep 300 & echo $! > {}; echo done", file.display())).await;
     assert_eq!(result.output, "done");
-    assert!(began.elapsed() < Duration::from_secs(60), "the command waited for its background processes");
-    let left = pid_in(&file).await;
-    assert!(runs(left));
-    std::process::Command::new("kill").arg(left.to_string()).status().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(60), "the command waited for its background processes");
+    let background_pid = wait_for_pid(&file).await;
+    assert!(is_running(background_pid));
+    std::process::Command::new("kill").arg(background_pid.to_string()).status().unwrap();
 }
 
 #[tokio::test]
-async fn interrupt_ends_everything_started_by_the_command() {
+async fn interrupt_terminates_all_processes_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let (job, session, orphan) = (file("job"), file("session"), file("orphan"));
-    // A job that ignores signals, one in its own session, and one without parents.
+    // A job that ignores signals, one in its own session, and an orphan.
     let command = format!(
         "(trap '' TERM HUP INT; echo $BASHPID > {}; while :; do sleep 1; done) & \
          setsid sh -c 'echo $$ > {}; exec sleep 1000' & \
@@ -129,28 +129,28 @@ async fn interrupt_ends_everything_started_by_the_command() {
     let stop = CancellationToken::new();
     let call = Call { interrupt: stop.clone(), ..Call::new(command) };
     let running = tokio::spawn(async move { nodes.run(&slow, call).await });
-    let pids = [pid_in(&job).await, pid_in(&session).await, pid_in(&orphan).await];
-    assert!(pids.iter().all(|pid| runs(*pid)));
+    let pids = [wait_for_pid(&job).await, wait_for_pid(&session).await, wait_for_pid(&orphan).await];
+    assert!(pids.iter().all(|pid| is_running(*pid)));
     stop.cancel();
     let result = running.await.unwrap();
     assert_eq!(result.error_type, Some(ErrorType::Interrupted));
     assert_eq!(result.attributes["interrupted"], true);
     assert_eq!(result.output, "started");
     assert_eq!(result.attributes.get("survivors"), None);
-    assert_eq!(pids.map(runs), [false; 3], "{pids:?}");
+    assert_eq!(pids.map(is_running), [false; 3], "{pids:?}");
 }
 
 #[tokio::test]
-async fn dropped_call_leaves_nothing_running() {
+async fn dropping_a_call_terminates_its_processes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let command = format!("setsid sh -c 'echo $$ > {}; exec sleep 1000' & sleep 1000", file.display());
     let nodes = nodes();
     let slow = node(json!({"id": "slow", "type": "bash"}));
     let running = tokio::spawn(async move { nodes.run(&slow, Call::new(command)).await });
-    let pid = pid_in(&file).await;
+    let pid = wait_for_pid(&file).await;
     running.abort();
-    eventually(&format!("process {pid} ends with the call that started it"), async || !runs(pid)).await;
+    eventually(&format!("process {pid} ends with the call that started it"), async || !is_running(pid)).await;
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn time_limit_is_reported_with_the_output() {
     let nodes = nodes();
     let slow = node(json!({"id": "slow", "type": "bash", "timeout": 0.3}));
     let result = nodes.run(&slow, Call::new("echo begun; sleep 1000")).await;
-    assert_eq!(result.error.as_deref(), Some("It took longer than 0.3 s, which is its limit."));
+    assert_eq!(result.error.as_deref(), Some("The call exceeded its time limit of 0.3 s."));
     assert_eq!((result.error_type, result.output), (Some(ErrorType::Timeout), json!("begun")));
     let patient = node(json!({"id": "patient", "type": "bash", "timeout": 1000}));
     let call = Call { timeout: Some(Duration::from_millis(200)), ..Call::new("sleep 1000") };
@@ -178,6 +178,6 @@ async fn failure_to_start_has_its_own_error() {
     let result = nodes.run(&node(json!({"id": "b", "type": "bash"})), Call::new(json!({"a": 1}))).await;
     assert_eq!(result.error_type, Some(ErrorType::InvalidInput));
     let result = sh("kill -9 $$").await;
-    assert_eq!(result.error.as_deref(), Some("The command was ended by signal 9."));
+    assert_eq!(result.error.as_deref(), Some("The command was terminated by signal 9."));
     assert_eq!(result.attributes["exit_code"], 137);
 }

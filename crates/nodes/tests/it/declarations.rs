@@ -1,15 +1,15 @@
-//! Declarations of nodes: what is read, what is refused, and the problems that are reported.
+//! Parsing of node declarations, and the problems that it reports.
 
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, Node, NodeEnvironment, Nodes, schema};
 
 fn problems(document: &Value) -> String {
-    Node::parse(document).expect_err("it is wrong").to_string()
+    Node::parse(document).expect_err("the declaration is invalid").to_string()
 }
 
 /// One node of every kind, with all its keys.
-fn all() -> Vec<Value> {
+fn all_kinds() -> Vec<Value> {
     vec![
         json!({"id": "same", "type": "identity", "description": "d", "timeout": 5}),
         json!({"id": "sh", "type": "bash", "command": "ls {input|sh}", "cwd": "src", "env": {"A": "{secret:B}"}, "stdin": "x"}),
@@ -27,7 +27,7 @@ fn all() -> Vec<Value> {
 
 #[test]
 fn every_kind_round_trips() {
-    for document in all() {
+    for document in all_kinds() {
         let node = Node::parse(&document).unwrap_or_else(|problems| panic!("{document}: {problems}"));
         let written = serde_json::to_value(&node).unwrap();
         assert_eq!(Node::parse(&written).unwrap(), node, "{written}");
@@ -35,9 +35,9 @@ fn every_kind_round_trips() {
 }
 
 #[test]
-fn schema_knows_exactly_the_keys_that_are_read() {
+fn schema_has_exactly_the_accepted_keys() {
     let schema = schema();
-    for document in all() {
+    for document in all_kinds() {
         let of_kind = |kind: &&Value| kind["properties"]["type"]["const"] == document["type"];
         let kind = schema["oneOf"].as_array().unwrap().iter().find(of_kind).unwrap();
         for key in document.as_object().unwrap().keys() {
@@ -58,7 +58,7 @@ fn schema_knows_exactly_the_keys_that_are_read() {
 }
 
 #[test]
-fn problems_name_the_place_and_a_suggestion() {
+fn problems_have_a_pointer_and_a_suggestion() {
     expect!["/type: there is no node of type 'bsh', did you mean 'bash'?"]
         .assert_eq(&problems(&json!({"id": "a", "type": "bsh"})));
     expect!["'type' is missing"].assert_eq(&problems(&json!({"id": "a", "comand": "x"})));
@@ -84,7 +84,7 @@ fn problems_name_the_place_and_a_suggestion() {
         .assert_eq(&problems(&json!({"id": "a", "type": "llm", "base_url": "x", "model": "m", "retries": 11})));
     expect!["/body: a request has 'json' or 'body', not both"]
         .assert_eq(&problems(&json!({"id": "a", "type": "http", "url": "x", "json": 1, "body": "x"})));
-    expect!["/server: a server has a 'command', or a 'url'"]
+    expect!["/server: a server must have a 'command' or a 'url'"]
         .assert_eq(&problems(&json!({"id": "a", "type": "mcp", "server": {"program": "x"}})));
     expect!["/server/arg: unknown key 'arg' in a server, did you mean 'args'?"]
         .assert_eq(&problems(&json!({"id": "a", "type": "mcp", "server": {"command": "x", "arg": []}})));
@@ -97,21 +97,21 @@ fn problems_name_the_place_and_a_suggestion() {
 
 #[test]
 fn unquoted_input_in_a_command_causes_a_warning() {
-    let warned = |command: &str| {
+    let warnings = |command: &str| {
         let node = Node::parse(&json!({"id": "a", "type": "bash", "command": command})).unwrap();
         node.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let warning =
-        "/command: warning: the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
-    assert_eq!(warned("git log {input}"), [warning]);
-    assert_eq!(warned("git log {input|sh} {input}"), [warning]);
+        "/command: warning: the input is inserted into the command line unquoted; '{input|sh}' quotes it for the shell";
+    assert_eq!(warnings("git log {input}"), [warning]);
+    assert_eq!(warnings("git log {input|sh} {input}"), [warning]);
     for fine in ["git log {input|sh}", "ls", "echo {{input}}", "awk '{print $1}'"] {
-        assert_eq!(warned(fine), Vec::<String>::new(), "{fine}");
+        assert_eq!(warnings(fine), Vec::<String>::new(), "{fine}");
     }
 }
 
 #[tokio::test]
-async fn identity_returns_its_input_and_unsupported_kind_says_so() {
+async fn identity_returns_its_input_and_other_kinds_are_refused() {
     let nodes = Nodes::new(NodeEnvironment::of_this_process().unwrap());
     let same = Node::parse(&json!({"id": "same", "type": "identity"})).unwrap();
     let result = nodes.run(&same, Call::new(json!({"a": [1]}))).await;
@@ -119,5 +119,5 @@ async fn identity_returns_its_input_and_unsupported_kind_says_so() {
         .assert_eq(&serde_json::to_string(&result).unwrap());
     let repl = Node::parse(&json!({"id": "repl", "type": "pty", "command": "python3"})).unwrap();
     let result = nodes.run(&repl, Call::new("1+1")).await;
-    assert_eq!(result.error.as_deref(), Some("Node 'repl' is of a kind that cannot be run here."));
+    assert_eq!(result.error.as_deref(), Some("Node 'repl' is of a kind that cannot be performed here."));
 }

@@ -2,5 +2,5 @@
 
 mod decisions;
 mod documents;
+mod execution;
 mod laws;
-mod story;

@@ -57,7 +57,7 @@ async fn secret_reaches_the_server_but_no_result() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_and_secrets_stay_with_their_origin() {
+async fn redirects_do_not_send_secrets_to_another_origin() {
     let other = Server::start(|_, _| response("200 OK", "", "there")).await;
     let target = other.url.clone();
     let server = Server::start(move |request, _| match request.line.split(' ').nth(1).unwrap() {
@@ -80,12 +80,12 @@ async fn redirects_are_followed_and_secrets_stay_with_their_origin() {
 
     let result = run("/away", json!({"method": "POST", "body": "{secret:KEY}"})).await;
     assert_eq!(result.output, "there");
-    let seen = &other.requests()[0];
+    let redirected_request = &other.requests()[0];
     assert_eq!(
-        (seen.line.as_str(), seen.header("x-key"), seen.header("x-open")),
+        (redirected_request.line.as_str(), redirected_request.header("x-key"), redirected_request.header("x-open")),
         ("GET / HTTP/1.1", None, Some("yes"))
     );
-    assert_eq!(seen.body, "");
+    assert_eq!(redirected_request.body, "");
 
     let result = run("/keep", json!({"method": "POST", "body": "{secret:KEY}"})).await;
     assert_eq!(
@@ -100,7 +100,7 @@ async fn redirects_are_followed_and_secrets_stay_with_their_origin() {
 }
 
 #[tokio::test]
-async fn endless_answer_is_cut_and_refused() {
+async fn response_beyond_the_limit_fails() {
     let server = Server::start(|_, _| {
         let mut pieces = vec![b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n".to_vec()];
         pieces.extend(std::iter::repeat_n(vec![b'x'; 1000], 1000));
@@ -110,7 +110,7 @@ async fn endless_answer_is_cut_and_refused() {
     let get = node(json!({"id": "get", "type": "http", "url": server.url, "max_bytes": 1500}));
     let result = nodes().run(&get, Call::default()).await;
     assert_eq!(result.error_type, Some(ErrorType::TooLarge));
-    assert_eq!(result.output, Value::Null, "a part is not a value");
+    assert_eq!(result.output, Value::Null, "an incomplete body is not returned");
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn silent_and_missing_servers_are_distinguished() {
     assert!(result.error.unwrap().starts_with("The server cannot be reached"));
     for (url, message) in [
         ("nonsense", "'nonsense' is not a URL: relative URL without a base."),
-        ("file:///etc/passwd", "A URL begins with http: or https:, not with file:."),
+        ("file:///etc/passwd", "A URL must begin with http: or https:, not with file:."),
     ] {
         let result = nodes().run(&patient, Call::new(url)).await;
         assert_eq!((result.error.as_deref(), result.error_type), (Some(message), Some(ErrorType::InvalidInput)));

@@ -24,9 +24,9 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("openssl is installed; cargo xtask test sees to it");
+            .expect("openssl is installed; cargo xtask test checks it");
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(output.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
+        assert!(output.any(|line| line.unwrap() == "ACCEPT"), "the server exited instead of listening");
         // The server keeps writing, and a closed pipe would end it.
         std::thread::spawn(move || output.for_each(drop));
         Self(child)
@@ -46,7 +46,7 @@ async fn get(url: String) -> NodeResult {
 }
 
 #[tokio::test]
-async fn certificate_counts_only_if_the_system_trusts_it() {
+async fn certificate_is_accepted_only_if_the_system_trusts_it() {
     if let Ok(url) = std::env::var(TRUSTED) {
         let result = get(url).await;
         assert!(result.success && result.output.as_str().unwrap().contains("TLSv1.3"), "{result:?}");
@@ -54,7 +54,7 @@ async fn certificate_counts_only_if_the_system_trusts_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
-    let made = Command::new("openssl")
+    let output = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=steplatch test", "-addext", "subjectAltName=IP:127.0.0.1"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
@@ -63,7 +63,7 @@ async fn certificate_counts_only_if_the_system_trusts_it() {
         .arg(&certificate)
         .output()
         .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let _server = Server::start(&certificate, &key, port);
     let url = format!("https://127.0.0.1:{port}/");

@@ -49,8 +49,8 @@ fn delta(delta: Value, finish: Option<&str>) -> Value {
 #[tokio::test]
 async fn request_has_the_format_of_the_api() {
     let server = Server::start(|_, _| completion("42")).await;
-    let asked = model(&server, json!({"system": "Be brief.", "prompt": "Why? {input}", "options": {"temperature": 0}}));
-    let result = nodes().run(&asked, Call::new("{secret:KEY}")).await;
+    let node = model(&server, json!({"system": "Be brief.", "prompt": "Why? {input}", "options": {"temperature": 0}}));
+    let result = nodes().run(&node, Call::new("{secret:KEY}")).await;
     assert!(result.success, "{result:?}");
     assert_eq!(result.output, "42");
     assert_eq!(result.attributes["finish_reason"], "stop");
@@ -72,7 +72,7 @@ async fn request_has_the_format_of_the_api() {
 }
 
 #[tokio::test]
-async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
+async fn stream_is_forwarded_wherever_its_bytes_are_split() {
     let server = Server::start(|_, count| {
         let sent = stream(
             &[
@@ -91,9 +91,9 @@ async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
     .await;
     for _ in 0..3 {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
-        let telling = reported.clone();
+        let collected = reported.clone();
         let call = Call {
-            on_text: Some(Arc::new(move |text| telling.lock().unwrap().push(text.to_owned()))),
+            on_text: Some(Arc::new(move |text| collected.lock().unwrap().push(text.to_owned()))),
             ..Call::new("hi")
         };
         let result = nodes().run(&model(&server, json!({"stream": true})), call).await;
@@ -103,8 +103,8 @@ async fn stream_is_forwarded_wherever_its_bytes_are_cut() {
         assert_eq!(result.attributes["tool_calls"][0]["function"], json!({"name": "add", "arguments": "{\"a\":1}"}));
         assert_eq!(*reported.lock().unwrap(), ["Grüße", ", Welt"]);
     }
-    let asked = server.requests()[0].json();
-    assert_eq!((&asked["stream"], &asked["stream_options"]), (&json!(true), &json!({"include_usage": true})));
+    let request = server.requests()[0].json();
+    assert_eq!((&request["stream"], &request["stream_options"]), (&json!(true), &json!({"include_usage": true})));
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn retries_end_and_permanent_errors_are_not_retried() {
     assert_eq!((result.error_type, busy.requests().len()), (Some(ErrorType::Status), 3));
     let far = Server::start(|_, _| response("429 Too Many Requests", "retry-after: 3600\r\n", "")).await;
     let result = nodes().run(&model(&far, json!({})), Call::new("hi")).await;
-    assert_eq!((result.success, far.requests().len()), (false, 1), "an hour is not waited for");
+    assert_eq!((result.success, far.requests().len()), (false, 1), "a requested delay of an hour fails the call");
     let wrong =
         Server::start(|_, _| response("401 Unauthorized", "", r#"{"error": {"message": "bad key sk-hunter22"}}"#))
             .await;
@@ -149,9 +149,9 @@ async fn requested_delay_of_an_endpoint_is_observed() {
         _ => completion("now"),
     })
     .await;
-    let began = std::time::Instant::now();
+    let start = std::time::Instant::now();
     nodes().run(&model(&server, json!({})), Call::new("hi")).await;
-    assert!(began.elapsed().as_secs_f64() >= 1.0);
+    assert!(start.elapsed().as_secs_f64() >= 1.0);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn broken_stream_keeps_its_text_and_is_not_retried() {
         Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "all"}), Some("stop"))], false)]))
             .await;
     let result = nodes().run(&model(&server, json!({"stream": true})), Call::new("hi")).await;
-    assert!(result.success, "a server that closes after the end of its answer has answered: {result:?}");
+    assert!(result.success, "a connection closed after a finished answer is a success: {result:?}");
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ async fn failed_server_start_is_reported_with_its_output() {
         nodes.run(&node(json!({"id": "s", "type": "mcp", "server": silent, "tool": "x"})), Call::default()).await;
     assert_eq!(result.error_type, Some(ErrorType::NotStarted));
     let error = result.error.unwrap();
-    assert_eq!(error, "The MCP server did not start: it ended before it answered. It said: no licence, ••••••");
+    assert_eq!(error, "The MCP server did not start: it exited before it answered. Its output: no licence, ••••••");
     let missing = json!({"command": "no-such-program-here"});
     let result =
         nodes.run(&node(json!({"id": "m", "type": "mcp", "server": missing, "tool": "x"})), Call::default()).await;
@@ -185,7 +185,7 @@ impl OverHttp {
             std::thread::spawn(move || output.for_each(drop));
             found.is_some()
         });
-        assert!(listening.await.unwrap(), "the server ended instead of listening");
+        assert!(listening.await.unwrap(), "the server exited instead of listening");
         Self { child, url: format!("http://127.0.0.1:{port}/mcp") }
     }
 

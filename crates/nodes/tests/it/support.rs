@@ -61,11 +61,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
-        let seen = requests.clone();
+        let recorded_requests = requests.clone();
         let answer = Arc::new(answer);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, answer.clone(), seen.clone()));
+                tokio::spawn(serve(stream, answer.clone(), recorded_requests.clone()));
             }
         });
         Self { url, requests }
@@ -76,12 +76,16 @@ impl Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&Request, usize) -> Answer>, seen: Arc<Mutex<Vec<Request>>>) {
+async fn serve(
+    mut stream: TcpStream,
+    answer: Arc<impl Fn(&Request, usize) -> Answer>,
+    recorded_requests: Arc<Mutex<Vec<Request>>>,
+) {
     let Some(request) = read(&mut stream).await else { return };
     let answer = {
-        let mut seen = seen.lock().unwrap();
-        let answer = answer(&request, seen.len());
-        seen.push(request);
+        let mut recorded_requests = recorded_requests.lock().unwrap();
+        let answer = answer(&request, recorded_requests.len());
+        recorded_requests.push(request);
         answer
     };
     match answer {
@@ -94,7 +98,7 @@ async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&Request, usize) -> An
             }
         }
         Answer::Silence => {
-            // Until the client disconnects.
+            // Wait until the client disconnects.
             let _ = stream.read(&mut [0; 1]).await;
         }
     }

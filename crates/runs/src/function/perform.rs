@@ -270,7 +270,7 @@ impl FunctionRun {
                 self.work.add_later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
             (_, Some(node_timeout)) => {
-                let message = format!("It took longer than {node_timeout} s, which is its limit.");
+                let message = format!("The call exceeded its time limit of {node_timeout} s.");
                 let result = NodeResult::failed(node, input.clone(), ErrorType::Timeout, message);
                 self.work.add_later(number, at, Some(node_timeout), CallOutcome::node(result));
             }

@@ -38,12 +38,12 @@ impl HostShells {
             return HostCommandEnd::TimedOut { output: reply.output };
         }
         if reply.awaiting_input {
-            let why = "The command asks for input at its terminal, and a node has none to give.".to_owned();
-            return HostCommandEnd::Failed { why };
+            let reason = "The command asks for input at its terminal, and a node has none to give.".to_owned();
+            return HostCommandEnd::Failed { why: reason };
         }
         if !reply.success && reply.exit_code.is_none() {
-            let why = reply.error.unwrap_or_else(|| "The command was not run.".to_owned());
-            return HostCommandEnd::Failed { why };
+            let reason = reply.error.unwrap_or_else(|| "The command was not run.".to_owned());
+            return HostCommandEnd::Failed { why: reason };
         }
         let rest = reply.omitted.map(|omitted| (omitted.tail.unwrap_or_default(), omitted.bytes));
         HostCommandEnd::Ended { output: reply.output, rest, exit_code: reply.exit_code }

@@ -668,7 +668,7 @@ fn interrupted() -> PtyNodeError {
 }
 
 fn out_of_time(limit: Duration) -> PtyNodeError {
-    PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
+    PtyNodeError(ErrorType::Timeout, format!("The call exceeded its time limit of {} s.", limit.as_secs_f64()))
 }
 
 /// Returns the text of a reply, if the reply is complete.

@@ -398,7 +398,7 @@ impl RemoteRun {
 
     async fn handle_timeout(&mut self) -> bool {
         let seconds = self.limit().as_secs_f64();
-        let reason = format!("It took longer than {seconds} s, which is its limit");
+        let reason = format!("The run exceeded its time limit of {seconds} s");
         self.pending_request = None;
         self.append(Entry::Cancelling { at: self.recorder.shared.clock.now(), reason, late: true }).await
     }

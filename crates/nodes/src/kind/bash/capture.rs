@@ -7,10 +7,10 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::outcome::MAX_OUTPUT_BYTES;
 
-/// Bytes kept from the beginning.
+/// Number of bytes kept from the beginning.
 const HEAD_BYTES: usize = MAX_OUTPUT_BYTES / 2;
 
-/// Bytes kept from the end.
+/// Number of bytes kept from the end.
 const TAIL_BYTES: usize = MAX_OUTPUT_BYTES - HEAD_BYTES;
 
 /// The output of one stream of a program so far.
@@ -23,7 +23,7 @@ pub(super) struct Capture {
 /// The text of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CapturedText {
-    /// The whole output.
+    /// The complete output.
     Whole(String),
     /// The head and the tail, with the number of omitted bytes.
     Ends { head: String, tail: String, omitted_bytes: u64 },
@@ -69,9 +69,9 @@ impl Capture {
 impl CapturedOutput {
     fn push(&mut self, bytes: &[u8]) {
         let head_room = (HEAD_BYTES - self.head.len()).min(bytes.len());
-        let (first, rest) = bytes.split_at(head_room);
+        let (first, tail_bytes) = bytes.split_at(head_room);
         self.head.extend_from_slice(first);
-        self.tail.extend(rest);
+        self.tail.extend(tail_bytes);
         let excess = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);
         self.omitted_bytes += excess as u64;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn head_and_tail_are_kept_and_the_middle_is_counted() {
+    fn long_output_keeps_head_and_tail_and_counts_the_middle() {
         let mut captured = CapturedOutput::default();
         let all: Vec<u8> =
             (0..HEAD_BYTES + TAIL_BYTES + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn character_across_head_and_tail_stays_whole() {
+    fn character_split_between_head_and_tail_stays_whole() {
         let mut captured = CapturedOutput::default();
         captured.push(&vec![b'x'; HEAD_BYTES - 1]);
         captured.push("é!".as_bytes());

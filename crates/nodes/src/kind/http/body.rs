@@ -6,7 +6,7 @@ use reqwest::Response;
 #[derive(Debug, Default)]
 pub(crate) struct BoundedBody {
     pub(crate) bytes: Vec<u8>,
-    /// True if the body is longer.
+    /// True if the body exceeds the maximum size.
     pub(crate) is_cut: bool,
 }
 

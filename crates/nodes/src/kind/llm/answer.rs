@@ -38,7 +38,7 @@ impl Answer {
         self.text.len() + self.refusal.len() + calls.sum::<usize>()
     }
 
-    /// Returns whether the model reported the end of its answer.
+    /// Returns true if the model has reported the end of its answer.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
     }
@@ -51,12 +51,12 @@ impl Answer {
         true
     }
 
-    /// Adds a piece of an answer, and returns the text in it.
+    /// Adds a piece of an answer, and returns its text.
     pub(super) fn add(&mut self, piece: &Value) -> Option<String> {
         self.read_metadata(piece);
-        let before = self.text.len();
+        let previous_length = self.text.len();
         self.add_message(piece.pointer("/choices/0/delta")?);
-        let added = &self.text[before..];
+        let added = &self.text[previous_length..];
         (!added.is_empty()).then(|| added.to_owned())
     }
 

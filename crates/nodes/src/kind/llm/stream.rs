@@ -10,7 +10,7 @@ const MAX_LINE_BYTES: usize = 4 << 20;
 pub(super) struct EventParser {
     line: Vec<u8>,
     data: Vec<String>,
-    /// True after a carriage return; a following line feed belongs to the same end of a line.
+    /// True after a carriage return; a following line feed belongs to the same line ending.
     after_carriage_return: bool,
 }
 
@@ -58,13 +58,13 @@ mod tests {
     const SENT: &str = ": hello\n\ndata: {\"a\":\"é\"}\n\nevent: x\r\ndata:one\r\ndata: two\r\n\r\ndata: [DONE]\n\n";
 
     #[test]
-    fn data_of_each_event_is_returned_and_the_rest_skipped() {
+    fn parser_returns_event_data_and_skips_other_lines() {
         let events = EventParser::default().push(SENT.as_bytes()).unwrap();
         assert_eq!(events, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
     }
 
     #[test]
-    fn endless_line_is_refused() {
+    fn line_beyond_the_limit_is_refused() {
         let mut events = EventParser::default();
         events.push(&vec![b'x'; MAX_LINE_BYTES]).unwrap();
         assert_eq!(events.push(b"x"), Err(StreamError::LineTooLong));
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_position_of_bytes_does_not_matter(size in 1_usize..40) {
+        fn events_are_parsed_wherever_the_bytes_are_split(size in 1_usize..40) {
             let mut events = EventParser::default();
             let mut all = Vec::new();
             for piece in SENT.as_bytes().chunks(size) {

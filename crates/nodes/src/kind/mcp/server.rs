@@ -25,13 +25,13 @@ use crate::kind::http::{HttpClient, connection_failure};
 use crate::outcome::{ErrorType, Failure};
 use crate::template::TemplateValues;
 
-/// Time limit of a server's start; a package manager may have to download the server first.
+/// Time limit for starting a server; a package manager may have to download the server first.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time for a program to end on its own after the end of its input.
+/// Time for a program to exit on its own after its input is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Maximum kept bytes of a program's standard error.
+/// Maximum number of bytes kept of a program's standard error.
 const MAX_STDERR_BYTES: usize = 8 << 10;
 
 type Service = RunningService<RoleClient, ClientConfig>;
@@ -41,9 +41,9 @@ pub(crate) struct Server {
     program: Option<ProcessReaper>,
 }
 
-/// Supervises a program until it has ended.
+/// Supervises a program until it has exited.
 struct ProcessReaper {
-    /// Ends the program when it is dropped.
+    /// Stops the program when it is dropped.
     stop: DropGuard,
     task: JoinHandle<()>,
 }
@@ -78,7 +78,7 @@ impl Server {
         let stderr_text = Arc::new(Mutex::new(Vec::new()));
         let stderr_task = tokio::spawn(collect_stderr(piped.take_stderr(), stderr_text.clone()));
         let (Some(stdout), Some(stdin)) = (piped.take_stdout(), piped.take_stdin()) else {
-            return Err(Failure::new(ErrorType::NotStarted, "The server has no streams to speak on."));
+            return Err(Failure::new(ErrorType::NotStarted, "The server has no standard streams."));
         };
         let start_failure = |error: Option<ClientInitializeError>| {
             let stderr_text = stderr_text.lock();
@@ -87,7 +87,7 @@ impl Server {
         let service = match timeout(START_TIMEOUT, client_config().serve((stdout, stdin))).await {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => {
-                // The standard error contains the reason; it is complete once the program has ended.
+                // The standard error contains the reason; it is complete once the program has exited.
                 let _ = piped.end(Some(Signal::TERM)).await;
                 let _ = timeout(EXIT_TIMEOUT, stderr_task).await;
                 return Err(start_failure(Some(error)));
@@ -130,7 +130,7 @@ impl Server {
         self.service.call_tool(params).await
     }
 
-    /// Ends the server, and waits for its end.
+    /// Stops the server, and waits until it has stopped.
     pub(super) async fn end(self) {
         let Self { service, program } = self;
         let _ = timeout(EXIT_TIMEOUT, service.cancel()).await;
@@ -148,17 +148,17 @@ fn client_config() -> ClientConfig {
     config
 }
 
-/// Waits for the end of a program, or ends it when it is no longer needed.
+/// Waits until a program exits, or stops it when it is no longer needed.
 async fn supervise_program(mut piped: Piped, stop: CancellationToken) {
     tokio::select! {
         _ = piped.wait() => return,
         () = stop.cancelled() => {}
     }
-    // The end of its input requests the server to exit.
+    // Closing its input requests the server to exit.
     if timeout(EXIT_TIMEOUT, piped.wait()).await.is_err() {
-        let ended = piped.end(Some(Signal::TERM)).await;
-        if !ended.survivors.is_empty() {
-            tracing::warn!(survivors = ?ended.survivors, "a process of an MCP server could not be ended");
+        let process_end = piped.end(Some(Signal::TERM)).await;
+        if !process_end.survivors.is_empty() {
+            tracing::warn!(survivors = ?process_end.survivors, "failed to stop a process of an MCP server");
         }
     }
 }
@@ -184,13 +184,13 @@ fn initialize_failure(error: Option<ClientInitializeError>, message: Option<&str
     }
     let reason = match error {
         None => format!("it did not answer within {} s", START_TIMEOUT.as_secs()),
-        Some(ClientInitializeError::ConnectionClosed(_)) => "it ended before it answered".to_owned(),
-        // A write failed, because the program has ended.
+        Some(ClientInitializeError::ConnectionClosed(_)) => "it exited before it answered".to_owned(),
+        // A write failed, because the program has exited.
         Some(ClientInitializeError::TransportError { error, .. }) if error.error.is::<std::io::Error>() => {
-            "it ended before it answered".to_owned()
+            "it exited before it answered".to_owned()
         }
         Some(error) => error.to_string(),
     };
-    let message = message.map(|message| format!(" It said: {message}")).unwrap_or_default();
+    let message = message.map(|message| format!(" Its output: {message}")).unwrap_or_default();
     Failure::new(ErrorType::NotStarted, format!("The MCP server did not start: {reason}.{message}"))
 }

@@ -1,6 +1,6 @@
 //! The pool of running MCP servers, by their declarations.
 //!
-//! The first call that needs a server starts it, and the first call after its death starts it again. Equal declarations
+//! The first call that needs a server starts it, and the first call after a crash restarts it. Equal declarations
 //! share a server.
 
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Servers {
         let found = slots.iter().position(|slot| slot.declared == declared).map(|index| slots.remove(index));
         let slot = found.unwrap_or_else(|| Arc::new(ServerSlot { declared, server: tokio::sync::Mutex::new(None) }));
         if slots.len() == MAX_SERVERS {
-            // Calls in progress keep their server until they end.
+            // Calls in progress keep their server until they finish.
             slots.remove(0);
         }
         slots.push(slot.clone());
@@ -77,7 +77,7 @@ impl Servers {
         }
     }
 
-    /// Ends all servers, and returns when those without calls in progress have ended.
+    /// Stops all servers, and returns when those without calls in progress have stopped.
     pub(crate) async fn close(&self) {
         for slot in self.all() {
             let server = slot.server.lock().await.take();

@@ -5,7 +5,7 @@ use steplatch_nodes::graph::{Effect, GraphInput, Progress, StepOutcome, decide, 
 use steplatch_nodes::{ErrorType, Node};
 use steplatch_workflow::Timestamp;
 
-use crate::graphs::story::{Story, done, failed, graph_node, graph_of};
+use crate::graphs::execution::{GraphExecution, done, failed, graph_node, graph_of};
 
 fn step(id: &str, after: &[&str]) -> Value {
     json!({"id": id, "node": id, "depends_on": after})
@@ -14,13 +14,13 @@ fn step(id: &str, after: &[&str]) -> Value {
 #[test]
 fn steps_run_once_their_dependencies_have_ended() {
     let steps = json!([step("d", &["b", "c"]), step("b", &["a"]), step("c", &["a"]), step("a", &[])]);
-    let mut story = Story::begin(graph_node(steps), "in");
-    assert_eq!(story.open, ["a1"]);
-    assert_eq!(story.finish("a", done("A")), ["b1", "c1"]);
-    assert_eq!(story.finish("c", done("C")), ["b1"]);
-    assert_eq!(story.finish("b", done("B")), ["d1"]);
-    assert_eq!(story.finish("d", done("D")), Vec::<String>::new());
-    let result = story.result();
+    let mut execution = GraphExecution::begin(graph_node(steps), "in");
+    assert_eq!(execution.open, ["a1"]);
+    assert_eq!(execution.finish("a", done("A")), ["b1", "c1"]);
+    assert_eq!(execution.finish("c", done("C")), ["b1"]);
+    assert_eq!(execution.finish("b", done("B")), ["d1"]);
+    assert_eq!(execution.finish("d", done("D")), Vec::<String>::new());
+    let result = execution.result();
     assert_eq!((result.success, &result.output, &result.input), (true, &json!("D"), &json!("in")));
     assert_eq!(result.attributes["execution_order"], json!(["a", "b", "c", "d"]));
     assert_eq!(result.attributes["final_step_id"], "d");
@@ -35,26 +35,26 @@ fn inputs_take_outputs_and_determine_dependencies() {
         {"id": "whole", "node": "n", "input": {"all": "{log}", "text": "<{log}>"}},
         {"id": "log", "node": "n"}
     ]);
-    let mut story = Story::begin(graph_node(steps), "ana");
-    assert_eq!(story.open, ["log1"]);
-    assert_eq!(story.given("log"), "ana");
-    story.finish("log", done("it's {input}"));
-    assert_eq!(story.given("report"), "'it'\\''s {input}' by ana {log} {other} ${HOME}");
-    assert_eq!(story.given("whole"), json!({"all": "it's {input}", "text": "<it's {input}>"}));
-    story.finish("report", done(Value::Null));
-    story.finish("whole", done(json!({"n": 1})));
-    assert_eq!(story.result().output, json!({"n": 1}), "the last step in the order of the declaration");
+    let mut execution = GraphExecution::begin(graph_node(steps), "ana");
+    assert_eq!(execution.open, ["log1"]);
+    assert_eq!(execution.last_input("log"), "ana");
+    execution.finish("log", done("it's {input}"));
+    assert_eq!(execution.last_input("report"), "'it'\\''s {input}' by ana {log} {other} ${HOME}");
+    assert_eq!(execution.last_input("whole"), json!({"all": "it's {input}", "text": "<it's {input}>"}));
+    execution.finish("report", done(Value::Null));
+    execution.finish("whole", done(json!({"n": 1})));
+    assert_eq!(execution.result().output, json!({"n": 1}), "the last step in the order of the declaration");
 }
 
 #[test]
 fn only_dependents_of_a_failed_step_are_skipped() {
     let steps = json!([step("a", &[]), step("b", &["a"]), step("c", &["b"]), step("x", &[]), step("y", &["x"])]);
-    let mut story = Story::begin(graph_node(steps), Value::Null);
-    assert_eq!(story.open, ["a1", "x1"]);
-    assert_eq!(story.finish("a", failed("no disk")), ["x1"]);
-    assert_eq!(story.finish("x", done(1)), ["y1"]);
-    story.finish("y", done(2));
-    let result = story.result();
+    let mut execution = GraphExecution::begin(graph_node(steps), Value::Null);
+    assert_eq!(execution.open, ["a1", "x1"]);
+    assert_eq!(execution.finish("a", failed("no disk")), ["x1"]);
+    assert_eq!(execution.finish("x", done(1)), ["y1"]);
+    execution.finish("y", done(2));
+    let result = execution.result();
     assert_eq!(result.error.as_deref(), Some("Step 'a' failed: no disk"));
     assert_eq!((result.success, result.error_type), (false, Some(ErrorType::Step)));
     let steps = &result.attributes["steps"];
@@ -70,26 +70,26 @@ fn only_dependents_of_a_failed_step_are_skipped() {
 #[test]
 fn retries_wait_longer_each_time_and_end() {
     let steps = json!([{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 3, "delay": 2, "backoff": 3, "timeout": 9}}, step("b", &["a"])]);
-    let mut story = Story::begin(graph_node(steps.clone()), Value::Null);
-    let Effect::Run { timeout, .. } = &story.effects[0] else { panic!("{:?}", story.effects) };
+    let mut execution = GraphExecution::begin(graph_node(steps.clone()), Value::Null);
+    let Effect::Run { timeout, .. } = &execution.effects[0] else { panic!("{:?}", execution.effects) };
     assert_eq!(timeout.map(|timeout| timeout.as_secs()), Some(9));
-    assert_eq!(story.finish("a", failed("1")), ["a@2"]);
-    assert_eq!(story.waited("a"), ["a2"]);
-    assert_eq!(story.finish("a", StepOutcome::TimedOut), ["a@8"]);
-    assert_eq!(story.waited("a"), ["a3"]);
-    assert_eq!(story.finish("a", failed("3")), ["a@26"]);
-    assert_eq!(story.waited("a"), ["a4"]);
-    story.finish("a", failed("4"));
-    let result = story.result();
+    assert_eq!(execution.finish("a", failed("1")), ["a@2"]);
+    assert_eq!(execution.finish_delay("a"), ["a2"]);
+    assert_eq!(execution.finish("a", StepOutcome::TimedOut), ["a@8"]);
+    assert_eq!(execution.finish_delay("a"), ["a3"]);
+    assert_eq!(execution.finish("a", failed("3")), ["a@26"]);
+    assert_eq!(execution.finish_delay("a"), ["a4"]);
+    execution.finish("a", failed("4"));
+    let result = execution.result();
     assert_eq!(result.error.as_deref(), Some("Step 'a' failed: 4"));
     assert_eq!(result.attributes["steps"]["a"]["attempts"], 4);
 
-    let mut story = Story::begin(graph_node(steps), Value::Null);
-    story.finish("a", failed("1"));
-    story.waited("a");
-    assert_eq!(story.finish("a", done("A")), ["b1"]);
-    story.finish("b", done("B"));
-    assert!(story.result().success);
+    let mut execution = GraphExecution::begin(graph_node(steps), Value::Null);
+    execution.finish("a", failed("1"));
+    execution.finish_delay("a");
+    assert_eq!(execution.finish("a", done("A")), ["b1"]);
+    execution.finish("b", done("B"));
+    assert!(execution.result().success);
 }
 
 #[test]
@@ -98,11 +98,11 @@ fn step_can_be_skipped_with_a_value() {
         {"id": "a", "node": "n", "on_error": {"policy": "skip", "value": [1]}},
         {"id": "b", "node": "n", "input": "{a}"}
     ]);
-    let mut story = Story::begin(graph_node(steps), Value::Null);
-    story.finish("a", failed("x"));
-    assert_eq!(story.given("b"), json!([1]));
-    story.finish("b", done(2));
-    let result = story.result();
+    let mut execution = GraphExecution::begin(graph_node(steps), Value::Null);
+    execution.finish("a", failed("x"));
+    assert_eq!(execution.last_input("b"), json!([1]));
+    execution.finish("b", done(2));
+    let result = execution.result();
     assert!(result.success);
     let skipped = &result.attributes["steps"]["a"];
     assert_eq!(
@@ -116,41 +116,43 @@ fn fallback_gets_the_same_input_and_its_failure_counts() {
     let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "then": {"policy": "fallback", "node": "plan_b"}});
     let steps = json!([{"id": "a", "node": "plan_a", "input": "x{input}", "on_error": on_error}]);
     for (outcome, success) in [(done("B"), true), (failed("b"), false), (StepOutcome::Unknown, false)] {
-        let mut story = Story::begin(graph_node(steps.clone()), 1);
-        story.finish("a", failed("1"));
-        story.waited("a");
-        assert_eq!(story.finish("a", failed("2")), ["a3"]);
-        let Some(Effect::Run { node, input, .. }) = story.effects.last() else { panic!() };
+        let mut execution = GraphExecution::begin(graph_node(steps.clone()), 1);
+        execution.finish("a", failed("1"));
+        execution.finish_delay("a");
+        assert_eq!(execution.finish("a", failed("2")), ["a3"]);
+        let Some(Effect::Run { node, input, .. }) = execution.effects.last() else { panic!() };
         assert_eq!((node.as_str(), input), ("plan_b", &json!("x1")));
-        story.finish("a", outcome);
-        assert_eq!(story.progress.ended(), Some(success));
+        execution.finish("a", outcome);
+        assert_eq!(execution.progress.ended(), Some(success));
     }
 }
 
 #[test]
 fn possibly_performed_call_is_not_repeated() {
     let retry = json!({"policy": "retry", "count": 5});
-    let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": retry}])), Value::Null);
-    assert_eq!(story.finish("a", StepOutcome::Unknown), Vec::<String>::new());
-    let result = story.result();
+    let mut execution =
+        GraphExecution::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": retry}])), Value::Null);
+    assert_eq!(execution.finish("a", StepOutcome::Unknown), Vec::<String>::new());
+    let result = execution.result();
     assert_eq!(result.attributes["steps"]["a"]["error_type"], "unknown");
     let otherwise = json!({"policy": "retry", "count": 5, "then": "skip"});
-    let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": otherwise}])), Value::Null);
-    story.finish("a", StepOutcome::Unknown);
-    assert!(story.result().success);
+    let mut execution =
+        GraphExecution::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": otherwise}])), Value::Null);
+    execution.finish("a", StepOutcome::Unknown);
+    assert!(execution.result().success);
 }
 
 #[test]
 fn concurrency_limit_of_steps_is_respected() {
     let document = json!({"id": "g", "type": "graph", "max_parallel": 2,
         "steps": [{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 1, "delay": 1}}, step("b", &[]), step("c", &[]), step("d", &[])]});
-    let mut story = Story::begin(Node::parse(&document).unwrap(), Value::Null);
-    assert_eq!(story.open, ["a1", "b1"]);
+    let mut execution = GraphExecution::begin(Node::parse(&document).unwrap(), Value::Null);
+    assert_eq!(execution.open, ["a1", "b1"]);
     // A step that waits for its next attempt takes no slot, and may find none free when its delay ends.
-    assert_eq!(story.finish("a", failed("x")), ["b1", "a@1", "c1"]);
-    assert_eq!(story.waited("a"), ["b1", "c1"]);
-    assert_eq!(story.finish("b", done(1)), ["c1", "a2"]);
-    assert_eq!(story.finish("a", done(1)), ["c1", "d1"]);
+    assert_eq!(execution.finish("a", failed("x")), ["b1", "a@1", "c1"]);
+    assert_eq!(execution.finish_delay("a"), ["b1", "c1"]);
+    assert_eq!(execution.finish("b", done(1)), ["c1", "a2"]);
+    assert_eq!(execution.finish("a", done(1)), ["c1", "d1"]);
 }
 
 #[test]
@@ -160,31 +162,33 @@ fn successor_learns_the_pending_calls() {
         {"id": "b", "node": "m"},
         step("c", &["a"])
     ]);
-    let mut story = Story::begin(graph_node(steps), 5);
-    let again = |story: &Story| {
-        let progress = Progress::from_history(graph_of(&story.node), &story.history);
-        resume(graph_of(&story.node), &progress)
+    let mut execution = GraphExecution::begin(graph_node(steps), 5);
+    let resumed_effects = |execution: &GraphExecution| {
+        let progress = Progress::from_history(graph_of(&execution.node), &execution.history);
+        resume(graph_of(&execution.node), &progress)
     };
     let [Effect::Run { step, attempt: 1, input, again: true, timeout: Some(_), .. }, Effect::Run { again: true, .. }] =
-        &again(&story)[..]
+        &resumed_effects(&execution)[..]
     else {
-        panic!("{:?}", again(&story))
+        panic!("{:?}", resumed_effects(&execution))
     };
     assert_eq!((step.as_str(), input), ("a", &json!("go")));
-    story.finish("a", failed("x"));
-    story.finish("b", done(1));
-    let [Effect::Wait { step, until }] = &again(&story)[..] else { panic!("{:?}", again(&story)) };
+    execution.finish("a", failed("x"));
+    execution.finish("b", done(1));
+    let [Effect::Wait { step, until }] = &resumed_effects(&execution)[..] else {
+        panic!("{:?}", resumed_effects(&execution))
+    };
     assert_eq!((step.as_str(), until.0), ("a", 7_000_000));
-    story.waited("a");
-    story.finish("a", done(1));
-    story.finish("c", done(1));
-    assert_eq!(again(&story), []);
+    execution.finish_delay("a");
+    execution.finish("a", done(1));
+    execution.finish("c", done(1));
+    assert_eq!(resumed_effects(&execution), []);
 }
 
 #[test]
 fn unexpected_input_changes_nothing() {
-    let mut story = Story::begin(graph_node(json!([step("a", &[]), step("b", &["a"])])), Value::Null);
-    let before = story.history.clone();
+    let mut execution = GraphExecution::begin(graph_node(json!([step("a", &[]), step("b", &["a"])])), Value::Null);
+    let before = execution.history.clone();
     let ended =
         |step: &str, attempt| GraphInput::AttemptEnded { step: step.parse().unwrap(), attempt, outcome: done(1) };
     for input in [
@@ -194,13 +198,13 @@ fn unexpected_input_changes_nothing() {
         ended("nobody", 1),
         GraphInput::DelayOver { step: "a".parse().unwrap() },
     ] {
-        story.tell(input);
-        assert_eq!(story.history, before);
+        execution.apply_input(input);
+        assert_eq!(execution.history, before);
     }
-    story.finish("a", done(1));
-    let before = story.history.clone();
-    story.tell(ended("a", 1));
-    assert_eq!(story.history, before, "a repeated end counts once");
+    execution.finish("a", done(1));
+    let before = execution.history.clone();
+    execution.apply_input(ended("a", 1));
+    assert_eq!(execution.history, before, "a repeated end counts once");
 }
 
 #[test]

@@ -7,34 +7,36 @@ use steplatch_nodes::{Node, NodeId};
 use crate::graphs::story::{graph_node, graph_of};
 
 fn problems(document: &Value) -> String {
-    Node::parse(document).expect_err("it is wrong").to_string()
+    Node::parse(document).expect_err("the declaration is invalid").to_string()
 }
 
-fn of_steps(steps: Value) -> String {
+fn step_problems(steps: Value) -> String {
     problems(&json!({"id": "g", "type": "graph", "steps": steps}))
 }
 
 #[test]
 fn cycles_unknown_and_self_dependencies_are_refused() {
-    expect!["/steps/1/depends_on: steps depend on each other in a circle: b → d → c → b"].assert_eq(&of_steps(json!([
-        {"id": "a", "node": "n"},
-        {"id": "b", "node": "n", "depends_on": ["a", "d"]},
-        {"id": "c", "node": "n", "depends_on": ["b"]},
-        {"id": "d", "node": "n", "input": "{c}"}
-    ])));
+    expect!["/steps/1/depends_on: steps depend on each other in a circle: b → d → c → b"].assert_eq(&step_problems(
+        json!([
+            {"id": "a", "node": "n"},
+            {"id": "b", "node": "n", "depends_on": ["a", "d"]},
+            {"id": "c", "node": "n", "depends_on": ["b"]},
+            {"id": "d", "node": "n", "input": "{c}"}
+        ]),
+    ));
     expect![[r#"
         /steps/2/id: two steps are called 'build'
         /steps/3/id: a step cannot be called 'input', which is the graph's input
         /steps/0/depends_on/0: step 'fetch' depends on itself
         /steps/1/depends_on/0: step 'build' depends on 'fetchh', which does not exist, did you mean 'fetch'?
         /steps/1/input: step 'build' takes its own output as its input"#]]
-    .assert_eq(&of_steps(json!([
+    .assert_eq(&step_problems(json!([
         {"id": "fetch", "node": "n", "depends_on": ["fetch"]},
         {"id": "build", "node": "n", "depends_on": ["fetchh"], "input": "{build}"},
         {"id": "build", "node": "n"},
         {"id": "input", "node": "n"}
     ])));
-    expect!["/steps: a graph has 1 to 500 steps, not 0"].assert_eq(&of_steps(json!([])));
+    expect!["/steps: a graph has 1 to 500 steps, not 0"].assert_eq(&step_problems(json!([])));
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn all_problems_of_steps_are_reported_at_once() {
         /steps/2/on_error/backoff: 0.5 is not a number from 1 to 10
         /steps/2/on_error/then: the policy after the retries cannot be a retry
         /steps/3: a step must be an object"#]]
-    .assert_eq(&of_steps(json!([
+    .assert_eq(&step_problems(json!([
         {"id": "a", "dependson": [], "on_error": "retri"},
         {"id": "1st", "node": "n", "on_error": {"policy": "retry", "tries": 3}},
         {"id": "c", "node": "n", "on_error": {"policy": "retry", "count": 0, "backoff": 0.5, "then": {"policy": "retry", "count": 1}}},

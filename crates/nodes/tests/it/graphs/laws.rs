@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steplatch_nodes::Node;
 use steplatch_nodes::graph::{Effect, Ending, GraphEvent, Progress, Status, StepOutcome, resume};
 
-use crate::graphs::story::{Story, done, failed, graph_of};
+use crate::graphs::execution::{GraphExecution, done, failed, graph_of};
 
 #[derive(Debug, Clone)]
 struct Plan {
@@ -31,9 +31,9 @@ fn policy() -> impl Strategy<Value = Value> {
 
 fn plan() -> impl Strategy<Value = Plan> {
     let steps = prop::collection::vec((prop::collection::vec(any::<prop::sample::Index>(), 0..3), policy()), 1..9);
-    let most = prop::option::of(1..4_u16);
+    let max_parallel = prop::option::of(1..4_u16);
     let moves = prop::collection::vec((any::<usize>(), 0..4_u8), 200);
-    (steps, most, moves, any::<bool>()).prop_map(|(steps, most, moves, backwards)| {
+    (steps, max_parallel, moves, any::<bool>()).prop_map(|(steps, max_parallel, moves, backwards)| {
         let mut declared: Vec<Value> = steps
             .iter()
             .enumerate()
@@ -49,25 +49,25 @@ fn plan() -> impl Strategy<Value = Plan> {
         if backwards {
             declared.reverse();
         }
-        let document = json!({"id": "g", "type": "graph", "steps": declared, "max_parallel": most});
+        let document = json!({"id": "g", "type": "graph", "steps": declared, "max_parallel": max_parallel});
         Plan { document, moves }
     })
 }
 
 /// Plays a plan to its end, and checks the invariants after every step.
-fn play(plan: &Plan) -> Story {
+fn play(plan: &Plan) -> GraphExecution {
     let node = Node::parse(&plan.document).unwrap();
-    let most = plan.document["max_parallel"].as_u64();
-    let mut story = Story::begin(node, "in");
+    let max_parallel = plan.document["max_parallel"].as_u64();
+    let mut execution = GraphExecution::begin(node, "in");
     for (choice, outcome) in &plan.moves {
-        assert_parallel(&story, most);
-        assert_resumable(&story);
-        if story.open.is_empty() {
+        assert_parallel(&execution, max_parallel);
+        assert_resumable(&execution);
+        if execution.open.is_empty() {
             break;
         }
-        let open = story.open[choice % story.open.len()].clone();
+        let open = execution.open[choice % execution.open.len()].clone();
         match open.split_once('@') {
-            Some((step, _)) => drop(story.waited(step)),
+            Some((step, _)) => drop(execution.finish_delay(step)),
             None => {
                 let step = open.trim_end_matches(|character: char| character.is_ascii_digit());
                 let outcome = match outcome {
@@ -76,52 +76,52 @@ fn play(plan: &Plan) -> Story {
                     _ if choice % 2 == 0 => StepOutcome::TimedOut,
                     _ => StepOutcome::Unknown,
                 };
-                drop(story.finish(step, outcome));
+                drop(execution.finish(step, outcome));
             }
         }
     }
-    story
+    execution
 }
 
-fn assert_parallel(story: &Story, most: Option<u64>) {
-    let running = story.open.iter().filter(|open| !open.contains('@')).count();
-    assert_eq!(running, story.progress.running());
-    assert!(most.is_none_or(|most| running as u64 <= most), "{:?}", story.open);
+fn assert_parallel(execution: &GraphExecution, max_parallel: Option<u64>) {
+    let running = execution.open.iter().filter(|open| !open.contains('@')).count();
+    assert_eq!(running, execution.progress.running());
+    assert!(max_parallel.is_none_or(|max_parallel| running as u64 <= max_parallel), "{:?}", execution.open);
 }
 
 /// A driver that resumes from the history alone has the same effects left to perform.
-fn assert_resumable(story: &Story) {
-    let progress = Progress::from_history(graph_of(&story.node), &story.history);
-    let mut asked: Vec<String> = resume(graph_of(&story.node), &progress)
+fn assert_resumable(execution: &GraphExecution) {
+    let progress = Progress::from_history(graph_of(&execution.node), &execution.history);
+    let mut resumed_effects: Vec<String> = resume(graph_of(&execution.node), &progress)
         .iter()
         .map(|effect| match effect {
             Effect::Run { step, attempt, .. } => format!("{step}{attempt}"),
             Effect::Wait { step, until } => format!("{step}@{}", until.0 / 1_000_000),
         })
         .collect();
-    let mut open = story.open.clone();
-    asked.sort();
+    let mut open = execution.open.clone();
+    resumed_effects.sort();
     open.sort();
-    assert_eq!(asked, open);
+    assert_eq!(resumed_effects, open);
 }
 
 proptest! {
     #[test]
     fn every_graph_ends(plan in plan()) {
-        let story = play(&plan);
-        prop_assert!(story.progress.ended().is_some(), "{:?}", story.open);
-        prop_assert_eq!(story.open.len(), 0);
-        let failed = story.history.iter().any(|event| matches!(event,
+        let execution = play(&plan);
+        prop_assert!(execution.progress.ended().is_some(), "{:?}", execution.open);
+        prop_assert_eq!(execution.open.len(), 0);
+        let failed = execution.history.iter().any(|event| matches!(event,
             GraphEvent::StepEnded { ending: Ending::Failed { .. } | Ending::NotRun { .. }, .. }));
-        prop_assert_eq!(story.result().success, !failed);
+        prop_assert_eq!(execution.result().success, !failed);
     }
 
     #[test]
     fn every_step_ends_once_and_starts_after_its_dependencies(plan in plan()) {
-        let story = play(&plan);
-        let graph = graph_of(&story.node);
+        let execution = play(&plan);
+        let graph = graph_of(&execution.node);
         let mut endings: BTreeMap<String, Ending> = BTreeMap::new();
-        for event in &story.history {
+        for event in &execution.history {
             match event {
                 GraphEvent::AttemptStarted { step, .. } => {
                     prop_assert!(!endings.contains_key(step.as_str()), "{} began after its end", step);
@@ -140,19 +140,19 @@ proptest! {
         prop_assert_eq!(endings.len(), graph.steps().len());
         for step in graph.steps() {
             let broken = graph.dependencies(&step.id).any(|before| {
-                matches!(story.progress.status(before), Some(Status::Ended(Ending::Failed { .. } | Ending::NotRun { .. })))
+                matches!(execution.progress.status(before), Some(Status::Ended(Ending::Failed { .. } | Ending::NotRun { .. })))
             });
-            let not_run = matches!(story.progress.status(&step.id), Some(Status::Ended(Ending::NotRun { .. })));
+            let not_run = matches!(execution.progress.status(&step.id), Some(Status::Ended(Ending::NotRun { .. })));
             prop_assert_eq!(broken, not_run);
         }
     }
 
     #[test]
     fn possibly_made_attempt_is_followed_only_by_another_node(plan in plan()) {
-        let story = play(&plan);
+        let execution = play(&plan);
         let mut last: BTreeMap<String, (String, bool)> = BTreeMap::new();
         let mut attempts: BTreeMap<String, u32> = BTreeMap::new();
-        for event in &story.history {
+        for event in &execution.history {
             match event {
                 GraphEvent::AttemptStarted { step, attempt, node, .. } => {
                     let count = attempts.entry(step.to_string()).or_default();
@@ -175,9 +175,9 @@ proptest! {
 
     #[test]
     fn events_round_trip_through_text(plan in plan()) {
-        let story = play(&plan);
-        let written = serde_json::to_string(&story.history).unwrap();
+        let execution = play(&plan);
+        let written = serde_json::to_string(&execution.history).unwrap();
         let read: Vec<GraphEvent> = serde_json::from_str(&written).unwrap();
-        prop_assert_eq!(read, story.history);
+        prop_assert_eq!(read, execution.history);
     }
 }

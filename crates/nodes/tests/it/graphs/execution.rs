@@ -27,7 +27,7 @@ pub(crate) fn failed(why: &str) -> StepOutcome {
 }
 
 /// A graph in progress.
-pub(crate) struct Story {
+pub(crate) struct GraphExecution {
     pub(crate) node: Node,
     pub(crate) history: Vec<GraphEvent>,
     pub(crate) progress: Progress,
@@ -37,33 +37,33 @@ pub(crate) struct Story {
     now: i64,
 }
 
-impl Story {
+impl GraphExecution {
     pub(crate) fn begin(node: Node, input: impl Into<Value>) -> Self {
         let progress = Progress::new(graph_of(&node));
-        let mut story = Self { node, history: Vec::new(), progress, open: Vec::new(), effects: Vec::new(), now: 0 };
-        story.tell(GraphInput::Start { input: input.into() });
-        story
+        let mut execution = Self { node, history: Vec::new(), progress, open: Vec::new(), effects: Vec::new(), now: 0 };
+        execution.apply_input(GraphInput::Start { input: input.into() });
+        execution
     }
 
     /// Ends a step's attempt with an outcome, and returns the effects that are open afterwards.
     pub(crate) fn finish(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
-        let open = self.open.iter().position(|open| called(open) == step && !open.contains('@'));
+        let open = self.open.iter().position(|open| step_name(open) == step && !open.contains('@'));
         let open = self.open.remove(open.unwrap_or_else(|| panic!("{step} does not run: {:?}", self.open)));
         let attempt = open[step.len()..].parse().unwrap();
-        self.tell(GraphInput::AttemptEnded { step: step.parse().unwrap(), attempt, outcome });
+        self.apply_input(GraphInput::AttemptEnded { step: step.parse().unwrap(), attempt, outcome });
         self.open.clone()
     }
 
     /// Ends the delay of a step, and returns the effects that are open afterwards.
-    pub(crate) fn waited(&mut self, step: &str) -> Vec<String> {
-        let open = self.open.iter().position(|open| open.contains('@') && called(open) == step).unwrap();
+    pub(crate) fn finish_delay(&mut self, step: &str) -> Vec<String> {
+        let open = self.open.iter().position(|open| open.contains('@') && step_name(open) == step).unwrap();
         let open = self.open.remove(open);
         self.now = open.split('@').nth(1).unwrap().parse().unwrap();
-        self.tell(GraphInput::DelayOver { step: step.parse().unwrap() });
+        self.apply_input(GraphInput::DelayOver { step: step.parse().unwrap() });
         self.open.clone()
     }
 
-    pub(crate) fn tell(&mut self, input: GraphInput) {
+    pub(crate) fn apply_input(&mut self, input: GraphInput) {
         let now = Timestamp(self.now * 1_000_000);
         let decision = decide(graph_of(&self.node), &self.progress, input, now);
         for event in &decision.events {
@@ -76,13 +76,13 @@ impl Story {
         }));
         self.effects.extend(decision.effects);
         let folded = Progress::from_history(graph_of(&self.node), &self.history);
-        assert_eq!(folded, self.progress, "a history folds into the decided state");
+        assert_eq!(folded, self.progress, "folding the history gives the decided progress");
     }
 
     /// Returns the input of a step's last call.
-    pub(crate) fn given(&self, wanted: &str) -> Value {
+    pub(crate) fn last_input(&self, step_id: &str) -> Value {
         let input = self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Run { step, input, .. } if step.as_str() == wanted => Some(input.clone()),
+            Effect::Run { step, input, .. } if step.as_str() == step_id => Some(input.clone()),
             _ => None,
         });
         input.unwrap()
@@ -93,6 +93,6 @@ impl Story {
     }
 }
 
-fn called(open: &str) -> &str {
+fn step_name(open: &str) -> &str {
     open.split('@').next().unwrap().trim_end_matches(|character: char| character.is_ascii_digit())
 }

@@ -160,7 +160,7 @@ fn loaded_function_is_found_by_id_and_its_runs_are_counted() {
     assert_eq!(project.run_workflow("hello"), "hello you");
     let entry = project.wait_for_count("hello", 3);
     assert!(
-        entry["note"].as_str().unwrap().ends_with("flows/hello.py, which is not followed any more: it does not exist"),
+        entry["note"].as_str().unwrap().ends_with("flows/hello.py, which is no longer followed: it does not exist"),
         "{entry}"
     );
     let output = project.run(&["workflow", "show", "hello"]).expect_success();
@@ -285,7 +285,7 @@ fn duplicate_id_is_refused_with_its_owner() {
     check_refusal(
         "own.py",
         "BashNode(id='identity', command='ls')\n",
-        "conflicts with existing node, which is always there",
+        "conflicts with existing node, which is built in",
     );
     check_refusal(
         "hello.json",

@@ -19,25 +19,25 @@ impl Workflows {
     /// Builds a workflow from the commands typed in terminals, and saves it on request.
     #[boxed]
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
-        let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
+        let refusal = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
         if verb.session_ids.is_empty() && verb.imported.is_empty() {
-            return refused(
+            return refusal(
                 "name the terminals to capture in session_ids; list_terminal_sessions lists them".to_owned(),
             );
         }
         if let Err(error) = verb.name.parse::<WorkflowName>() {
-            return refused(format!("'{}' is not a name of a workflow: {error}", verb.name));
+            return refusal(format!("'{}' is not a valid workflow name: {error}", verb.name));
         }
         let range = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
         let mut logs = Vec::with_capacity(verb.session_ids.len());
         for session_id in &verb.session_ids {
             match sessions.session_log(session_id, range.clone()).await {
                 Ok(log) => logs.push(log),
-                Err(error) => return refused(error),
+                Err(error) => return refusal(error),
             }
         }
         if !verb.against.is_empty() && verb.against.len() != logs.len() + verb.imported.len() {
-            return refused(format!(
+            return refusal(format!(
                 "against names {} terminals for a capture of {}: name as many, in the same order",
                 verb.against.len(),
                 logs.len() + verb.imported.len()
@@ -46,16 +46,16 @@ impl Workflows {
         let mut comparison_logs = Vec::with_capacity(verb.against.len());
         for session_id in &verb.against {
             if verb.session_ids.contains(session_id) {
-                return refused(format!(
+                return refusal(format!(
                     "'{session_id}' is captured and compared with: name another terminal in against"
                 ));
             }
             match sessions.session_log(session_id, CaptureRange::default()).await {
                 Ok(log) if log.moments.is_empty() => {
-                    return refused(format!("nothing was typed into '{session_id}', which against names"));
+                    return refusal(format!("nothing was typed into '{session_id}', which against names"));
                 }
                 Ok(log) => comparison_logs.push(log),
-                Err(error) => return refused(error),
+                Err(error) => return refusal(error),
             }
         }
         let (mut omitted_inputs, mut undecided) = (Vec::new(), Vec::new());
@@ -66,15 +66,17 @@ impl Workflows {
                     omitted_inputs.extend(imported.omitted_inputs);
                     undecided.extend(imported.undecided);
                 }
-                Err(error) => return refused(format!("imported has a log that cannot be read: {error}")),
+                Err(error) => return refusal(format!("imported has a log that cannot be read: {error}")),
             }
         }
         if logs.iter().all(|log| log.moments.is_empty()) && !verb.imported.is_empty() {
             let notes = undecided.iter().map(|sentence| format!("; {sentence}")).collect::<String>();
-            return refused(format!("the recording has no input that a workflow can be made of{notes}"));
+            return refusal(format!("the recording has no input from which to build a workflow{notes}"));
         }
         if logs.iter().all(|log| log.moments.is_empty()) {
-            return refused("nothing was typed into it; `steplatch terminal inputs` lists what its log has".to_owned());
+            return refusal(
+                "nothing was typed into it; `steplatch terminal inputs` lists the entries of its log".to_owned(),
+            );
         }
         let sources: Vec<String> = logs.iter().map(|log| log.terminal.clone()).collect();
         let request = CaptureRequest {
@@ -88,7 +90,7 @@ impl Workflows {
         let facts = known_facts(caller);
         let result = tokio::task::spawn_blocking(move || capture(&logs, &facts, &request)).await;
         let Ok(mut captured) = result else {
-            return refused("the capture failed; steplatch doctor reports why".to_owned());
+            return refusal("the capture failed; steplatch doctor reports why".to_owned());
         };
         captured.omitted_inputs.extend(omitted_inputs);
         captured.undecided.extend(undecided);
@@ -131,7 +133,7 @@ impl Workflows {
             }
         }
         if verb.save && captured.is_incomplete {
-            let error = "the workflow was not saved, because it is not whole: undecided says what is missing; correct it and \
+            let error = "the workflow was not saved, because it is incomplete: undecided lists what is missing; correct it and \
                          save it with create_workflow";
             return CaptureWorkflowReply { success: false, error: Some(error.to_owned()), ..reply };
         }
@@ -172,7 +174,7 @@ impl Workflows {
     }
 }
 
-/// Returns the known facts about the machine and the caller.
+/// Returns the known facts about this computer and the caller.
 fn known_facts(caller: &Caller) -> KnownFacts {
     let variable = |name: &str| {
         let found = caller.environment.iter().find(|(known, _)| known == OsStr::new(name));

@@ -13,7 +13,7 @@ const MAX_READERS: usize = 8;
 /// Maximum number of threads that write files at the same time. Most of them wait for a library's lock.
 pub(super) const MAX_WRITERS: usize = 4;
 
-/// Time limit of work on a library. Only another process holds its lock for longer.
+/// Time limit for work on a library. Only another process holds its lock for longer.
 pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The threads that work on libraries. Cheap to clone.
@@ -66,16 +66,16 @@ impl BlockingPool {
         semaphore: Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
-        let finished = async {
+        let work_result = async {
             let permit = semaphore.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
-                // Released when the work has finished, which may be long after the caller's time limit.
+                // Released when the work finishes, which may be long after the caller's time limit.
                 let _permit = permit;
                 work()
             })
             .await
         };
-        match tokio::time::timeout(self.timeout, finished).await {
+        match tokio::time::timeout(self.timeout, work_result).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(DiskError::LibraryInterrupted(error)),
             Err(_) => Err(DiskError::LibraryTimeout { limit: self.timeout }),

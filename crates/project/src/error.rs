@@ -1,4 +1,4 @@
-//! Errors of reading a library or a project, and of finding, keeping, loading or removing a saved workflow.
+//! Errors of reading a library or project, and of finding, saving, loading or removing a workflow.
 //!
 //! Clients show the messages of these errors unchanged.
 
@@ -21,8 +21,8 @@ const MAX_NAMES: usize = 20;
 /// Failure of work on files.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The thread that works on a library ended.
-    #[error("The library of workflows could not be asked: {0}.")]
+    /// The thread that works on a library has stopped.
+    #[error("The library of workflows could not be read: {0}.")]
     LibraryInterrupted(JoinError),
     /// A library did not answer within the time limit. The work may still finish later.
     #[error(
@@ -34,7 +34,7 @@ pub enum DiskError {
         /// The time limit.
         limit: Duration,
     },
-    /// The thread that reads a project ended.
+    /// The thread that reads a project has stopped.
     #[error("The nodes of the project could not be read: {0}.")]
     ProjectInterrupted(JoinError),
     /// Reading the files of a project took longer than the time limit.
@@ -47,7 +47,7 @@ pub enum DiskError {
     },
 }
 
-/// Reason why a name refers to no usable saved workflow.
+/// Reason for which a name refers to no usable saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// Disk access failed.
@@ -81,7 +81,7 @@ pub enum FindError {
     #[error(transparent)]
     Version(VersionError),
     /// The workflow is a function; only machines have versions.
-    #[error("'{name}' is a function; versions are kept of machines. Its file is {}", .file.display())]
+    #[error("'{name}' is a function, and only machines have versions. Its file is {}", .file.display())]
     OfFunction {
         /// The workflow.
         name: WorkflowName,
@@ -95,7 +95,7 @@ pub enum FindError {
 pub struct WorkflowNotFound {
     /// The name, at most 80 characters.
     pub name: String,
-    /// Reason why no workflow can have the name.
+    /// Reason for which no workflow can have the name.
     pub invalid: Option<InvalidId>,
     /// The name that is probably intended.
     pub nearest: Option<String>,
@@ -125,7 +125,7 @@ impl fmt::Display for WorkflowNotFound {
     }
 }
 
-/// Error of keeping a workflow that ran to completion.
+/// Error of saving a workflow that ran to completion.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// Disk access failed.
@@ -143,7 +143,7 @@ pub(crate) enum TakeOverError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Another client changed the file of the library at the same time.
-    #[error("another program changed it meanwhile")]
+    #[error("another program changed it at the same time")]
     Conflict,
     /// The library refuses the text.
     #[error("{}", with_causes(.0))]
@@ -160,12 +160,12 @@ pub(crate) enum DeleteError {
     #[error(transparent)]
     Find(#[from] FindError),
     /// The library has no file of functions with the name.
-    #[error("There is no file '{file}' in the library; steplatch workflow list shows what there is")]
+    #[error("There is no file '{file}' in the library; steplatch workflow list shows all files")]
     NoFile {
         /// The name of the file.
         file: String,
     },
-    /// The file of the function declares other workflows too.
+    /// The file of the function also declares other workflows.
     #[error(
         "Workflow '{id}' is declared in {} together with {}. Remove it from the file, or remove all of them: steplatch workflow rm {file}",
         .path.display(), .others.join(", ")
@@ -205,7 +205,7 @@ pub(crate) enum LoadError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The name of the file does not end in `.py`.
-    #[error("'{}' is not a file of functions; its name ends in .py.", .file.display())]
+    #[error("'{}' is not a file of functions, whose name must end in .py.", .file.display())]
     NotFunctions {
         /// The file.
         file: PathBuf,
@@ -259,7 +259,7 @@ pub(crate) enum LoadError {
         original: PathBuf,
     },
     /// The library has a file of that name without an original.
-    #[error("The file '{}' was not loaded: {} is there already. To replace it: --overwrite", .file.display(), .copy.display())]
+    #[error("The file '{}' was not loaded: {} already exists. To replace it: --overwrite", .file.display(), .copy.display())]
     Exists {
         /// The file.
         file: PathBuf,
@@ -298,7 +298,7 @@ pub(crate) enum LoadError {
     },
 }
 
-/// Reason why a session name does not refer to the project of a caller.
+/// Reason for which a session name does not refer to the caller's project.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Disk access failed.
@@ -312,7 +312,7 @@ pub enum SessionError {
     },
 }
 
-/// Reason why a file of a project declares nothing.
+/// Reason for which a file of a project declares nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DocumentError {
     /// The file cannot be read.
@@ -326,14 +326,14 @@ pub(crate) enum DocumentError {
     Toml {
         /// The reason.
         message: String,
-        /// The line and the column, from 1.
+        /// Line and column, counted from 1.
         place: Option<(usize, usize)>,
     },
     /// The file has values that JSON lacks.
     #[error("{}", .0.message())]
     TomlValue(toml::de::Error),
     /// The file is not an object.
-    #[error("it must be an object with 'nodes' or 'graphs' in it")]
+    #[error("it must be an object with 'nodes' or 'graphs'")]
     NotTables,
 }
 
@@ -355,14 +355,14 @@ pub(crate) enum DeclarationError {
     /// The declaration is not an object.
     #[error("a node must be an object")]
     NotObject,
-    /// An entry under `graphs` has another type than `graph`.
-    #[error("/type: what stands under 'graphs' is of type 'graph', not {kind}")]
+    /// An entry under `graphs` has a type other than `graph`.
+    #[error("/type: entries of 'graphs' must have type 'graph', not {kind}")]
     NotGraph {
         /// The type.
         kind: Value,
     },
     /// The id of the declaration differs from its name.
-    #[error("/id: it stands under the name '{name}', so its id cannot be {id}; leave the id out")]
+    #[error("/id: the entry is named '{name}', so its id cannot be {id}; omit the id")]
     OtherId {
         /// The name.
         name: String,

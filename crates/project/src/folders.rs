@@ -15,7 +15,7 @@ const LIBRARY_DIRECTORY: &str = ".terminal_control_workflows";
 /// Environment variable that chooses a library.
 const LIBRARY_VARIABLE: &str = "STEPLATCH_LIBRARY";
 
-/// A caller's working directory and the environment variables that choose a library.
+/// A caller's working directory, and the environment variables that choose a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LibrarySearch {
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct LibrarySearch {
     chosen_library: Option<PathBuf>,
 }
 
-/// The directories of a caller. The first receives new workflows; a lookup of a name begins there and continues in the
+/// The directories of a caller. The first receives new workflows; a name is looked up there first, then in the
 /// other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LibraryPaths {
@@ -38,13 +38,13 @@ trait FileSystem {
     fn is_folder(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
     fn may_write(&self, folder: &Path) -> bool;
-    /// Returns whether a caller who works in `folder` may trust the file at `path`.
+    /// Returns true if a caller who works in `folder` may trust the file at `path`.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool;
     /// Returns the path without symbolic links.
     fn real(&self, path: &Path) -> PathBuf;
 }
 
-/// The file system of this machine.
+/// File system of this computer.
 struct RealFileSystem;
 
 impl FileSystem for RealFileSystem {
@@ -60,7 +60,7 @@ impl FileSystem for RealFileSystem {
         rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
     }
 
-    /// Returns whether the file belongs to the daemon's user, to root, or to the owner of the directory.
+    /// Returns true if the file belongs to the daemon's user, to root, or to the owner of the directory.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool {
         let owner = |path: &Path| rustix::fs::stat(path).ok().map(|stat| stat.st_uid);
         let daemon_uid = rustix::process::geteuid().as_raw();
@@ -163,18 +163,18 @@ impl LibrarySearch {
     }
 }
 
-/// Returns whether a library is in a project, the library's parent directory.
+/// Returns true if a library is in a project, the library's parent directory.
 pub(crate) fn is_in_project(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name == LIBRARY_DIRECTORY)
 }
 
 impl LibraryPaths {
-    /// Returns whether a file is in the second library, the user's own.
+    /// Returns true if a file is in the second library, the user's own.
     pub(super) fn is_in_other(&self, file: Option<&Path>) -> bool {
         self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
     }
 
-    /// Returns the folders in the order of name lookups.
+    /// Returns the directories in the order of name lookups.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
         [Some(&self.first), self.other.as_ref()].into_iter().flatten().map(PathBuf::as_path)
     }
@@ -186,19 +186,19 @@ mod tests {
 
     /// A simulated file system in which everything is writable and trusted except the listed paths.
     #[derive(Default)]
-    struct Made {
-        there: &'static [&'static str],
+    struct SimulatedFiles {
+        existing: &'static [&'static str],
         read_only: &'static [&'static str],
-        strange: &'static [&'static str],
+        foreign: &'static [&'static str],
     }
 
-    impl FileSystem for Made {
+    impl FileSystem for SimulatedFiles {
         fn is_folder(&self, path: &Path) -> bool {
             self.exists(path)
         }
 
         fn exists(&self, path: &Path) -> bool {
-            self.there.iter().any(|there| Path::new(there) == path)
+            self.existing.iter().any(|existing| Path::new(existing) == path)
         }
 
         fn may_write(&self, folder: &Path) -> bool {
@@ -206,7 +206,7 @@ mod tests {
         }
 
         fn is_trusted(&self, path: &Path, _: &Path) -> bool {
-            !self.strange.iter().any(|strange| Path::new(strange) == path)
+            !self.foreign.iter().any(|foreign| Path::new(foreign) == path)
         }
 
         fn real(&self, path: &Path) -> PathBuf {
@@ -222,77 +222,97 @@ mod tests {
 
     #[test]
     fn library_depends_on_the_directory() {
-        let rows: &[(&str, &str, Made, &str)] = &[
-            ("a plain folder has its own", "/home/me/p", Made::default(), "/home/me/p/.terminal_control_workflows"),
-            ("the home itself is not a project", "/home/me", Made::default(), OWN),
-            ("nor is the root", "/", Made::default(), OWN),
-            ("nor what cannot be written", "/usr/share", Made { read_only: &["/usr/share"], ..Made::default() }, OWN),
+        let rows: &[(&str, &str, SimulatedFiles, &str)] = &[
             (
-                "a repository has one, at its root",
-                "/home/me/p/src/deep",
-                Made { there: &["/home/me/p/.git"], ..Made::default() },
+                "a plain directory has its own library",
+                "/home/me/p",
+                SimulatedFiles::default(),
                 "/home/me/p/.terminal_control_workflows",
             ),
+            ("the home directory itself is not a project", "/home/me", SimulatedFiles::default(), OWN),
+            ("the root directory is not a project", "/", SimulatedFiles::default(), OWN),
             (
-                "also one that lies elsewhere",
-                "/srv/p/src",
-                Made { there: &["/srv/p/.git"], ..Made::default() },
-                "/srv/p/.terminal_control_workflows",
-            ),
-            (
-                "unless it cannot be written",
-                "/home/me/p/src",
-                Made { there: &["/home/me/p/.git"], read_only: &["/home/me/p"], ..Made::default() },
+                "a read-only directory is not a project",
+                "/usr/share",
+                SimulatedFiles { read_only: &["/usr/share"], ..SimulatedFiles::default() },
                 OWN,
             ),
             (
-                "one that is there is taken, the nearest first",
+                "a repository has its library at its root",
+                "/home/me/p/src/deep",
+                SimulatedFiles { existing: &["/home/me/p/.git"], ..SimulatedFiles::default() },
+                "/home/me/p/.terminal_control_workflows",
+            ),
+            (
+                "a repository outside the home directory has a library",
+                "/srv/p/src",
+                SimulatedFiles { existing: &["/srv/p/.git"], ..SimulatedFiles::default() },
+                "/srv/p/.terminal_control_workflows",
+            ),
+            (
+                "a read-only repository has no library",
+                "/home/me/p/src",
+                SimulatedFiles {
+                    existing: &["/home/me/p/.git"],
+                    read_only: &["/home/me/p"],
+                    ..SimulatedFiles::default()
+                },
+                OWN,
+            ),
+            (
+                "the nearest existing library is used",
                 "/home/me/p/a/b",
-                Made {
-                    there: &[
+                SimulatedFiles {
+                    existing: &[
                         "/home/me/p/a/.terminal_control_workflows",
                         "/home/me/p/.terminal_control_workflows",
                         "/home/me/p/.git",
                     ],
-                    ..Made::default()
+                    ..SimulatedFiles::default()
                 },
                 "/home/me/p/a/.terminal_control_workflows",
             ),
             (
                 "an existing directory is used even if it is read-only",
                 "/home/me/p",
-                Made {
-                    there: &["/home/me/p/.terminal_control_workflows"],
+                SimulatedFiles {
+                    existing: &["/home/me/p/.terminal_control_workflows"],
                     read_only: &["/home/me/p"],
-                    ..Made::default()
+                    ..SimulatedFiles::default()
                 },
                 "/home/me/p/.terminal_control_workflows",
             ),
             (
-                "what is above a repository does not count",
+                "a library above the repository is ignored",
                 "/home/me/all/p/src",
-                Made { there: &["/home/me/all/.terminal_control_workflows", "/home/me/all/p/.git"], ..Made::default() },
+                SimulatedFiles {
+                    existing: &["/home/me/all/.terminal_control_workflows", "/home/me/all/p/.git"],
+                    ..SimulatedFiles::default()
+                },
                 "/home/me/all/p/.terminal_control_workflows",
             ),
             (
-                "nor what is above the home",
+                "a library above the home directory is ignored",
                 "/home/me/p",
-                Made { there: &["/home/.terminal_control_workflows", "/home/.git"], ..Made::default() },
+                SimulatedFiles {
+                    existing: &["/home/.terminal_control_workflows", "/home/.git"],
+                    ..SimulatedFiles::default()
+                },
                 "/home/me/p/.terminal_control_workflows",
             ),
             (
-                "a home that is a repository makes no project of what is in it",
+                "a home directory that is a repository is not a project",
                 "/home/me/p",
-                Made { there: &["/home/me/.git"], ..Made::default() },
+                SimulatedFiles { existing: &["/home/me/.git"], ..SimulatedFiles::default() },
                 "/home/me/p/.terminal_control_workflows",
             ),
             (
-                "what a stranger put above does not count",
+                "a library of another user above the directory is ignored",
                 "/tmp/p",
-                Made {
-                    there: &["/tmp/.terminal_control_workflows"],
-                    strange: &["/tmp/.terminal_control_workflows"],
-                    ..Made::default()
+                SimulatedFiles {
+                    existing: &["/tmp/.terminal_control_workflows"],
+                    foreign: &["/tmp/.terminal_control_workflows"],
+                    ..SimulatedFiles::default()
                 },
                 "/tmp/p/.terminal_control_workflows",
             ),
@@ -306,23 +326,32 @@ mod tests {
     }
 
     #[test]
-    fn project_file_is_the_nearest_one_below_the_root() {
-        let found =
-            |folder: &str, file_system: Made| at(folder).folder_with_file_on(&["a.toml", "a.json"], &file_system);
-        let both =
-            || Made { there: &["/home/me/p/a.toml", "/home/me/p/src/a.json", "/home/me/p/.git"], ..Made::default() };
+    fn nearest_project_file_is_found() {
+        let found = |folder: &str, file_system: SimulatedFiles| {
+            at(folder).folder_with_file_on(&["a.toml", "a.json"], &file_system)
+        };
+        let both = || SimulatedFiles {
+            existing: &["/home/me/p/a.toml", "/home/me/p/src/a.json", "/home/me/p/.git"],
+            ..SimulatedFiles::default()
+        };
         assert_eq!(found("/home/me/p/src/deep", both()), Some("/home/me/p/src".into()));
         assert_eq!(found("/home/me/p/doc", both()), Some("/home/me/p".into()));
-        let above = Made { there: &["/home/me/a.toml", "/home/me/p/.git"], ..Made::default() };
-        assert_eq!(found("/home/me/p", above), None, "directories above a repository do not count");
-        let strange = || Made { there: &["/tmp/a.toml"], strange: &["/tmp/a.toml"], ..Made::default() };
-        assert_eq!(found("/tmp/p", strange()), None, "nor do a stranger's above");
-        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "a caller sees the library of its directory");
+        let above = SimulatedFiles { existing: &["/home/me/a.toml", "/home/me/p/.git"], ..SimulatedFiles::default() };
+        assert_eq!(found("/home/me/p", above), None, "directories above a repository are ignored");
+        let foreign =
+            || SimulatedFiles { existing: &["/tmp/a.toml"], foreign: &["/tmp/a.toml"], ..SimulatedFiles::default() };
+        assert_eq!(found("/tmp/p", foreign()), None, "a file of another user above the directory is ignored");
+        assert_eq!(
+            found("/tmp", foreign()),
+            Some("/tmp".into()),
+            "a file of another user in the caller's directory is found"
+        );
     }
 
     #[test]
-    fn explicit_directory_comes_first() {
-        let file_system = Made { there: &["/home/me/p/.terminal_control_workflows"], ..Made::default() };
+    fn chosen_library_comes_first() {
+        let file_system =
+            SimulatedFiles { existing: &["/home/me/p/.terminal_control_workflows"], ..SimulatedFiles::default() };
         for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
             let library_search = LibrarySearch { chosen_library: Some(named.into()), ..at("/home/me/p") };
             let folders = library_search.find_folders(&file_system);
@@ -335,20 +364,20 @@ mod tests {
     #[test]
     fn user_library_is_in_the_data_directory() {
         let data = LibrarySearch { data_home: Some("/data".into()), ..at("/home/me") };
-        assert_eq!(data.find_folders(&Made::default()).first, Path::new("/data/steplatch/workflows"));
+        assert_eq!(data.find_folders(&SimulatedFiles::default()).first, Path::new("/data/steplatch/workflows"));
         let link = LibrarySearch { home: Some("/home/link".into()), ..at("/home/me") };
         assert_eq!(
-            link.find_folders(&Made::default()).first,
+            link.find_folders(&SimulatedFiles::default()).first,
             Path::new("/home/link/.local/share/steplatch/workflows"),
-            "a home by another name is still the home"
+            "a symbolic link to the home directory is the home directory"
         );
         let homeless = LibrarySearch { home: None, ..at("/") };
         let expected = LibraryPaths { first: "/.terminal_control_workflows".into(), other: None };
-        assert_eq!(homeless.find_folders(&Made::default()), expected);
+        assert_eq!(homeless.find_folders(&SimulatedFiles::default()), expected);
     }
 
     #[test]
-    fn environment_of_the_caller_decides() {
+    fn library_is_chosen_by_the_callers_environment() {
         let environment = [
             ("HOME", "/home/me"),
             ("XDG_DATA_HOME", "relative"),

@@ -42,7 +42,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             last_run,
             created: metadata.created.clone(),
             file: display_path(&loaded.path),
-            // Only a manual change or git can add a machine of the same name to a library.
+            // Only a manual change or git can add a machine with the same name to a library.
             hidden: workflow.library == folders.first && is_machine(),
             note: loaded.note.clone().or_else(|| problem.clone()),
             ..WorkflowInfo::default()

@@ -54,7 +54,7 @@ pub(crate) struct FunctionLibrary {
 /// A file of functions.
 #[derive(Debug)]
 pub struct LoadedFile {
-    /// The name in the library, without the ending.
+    /// Name in the library, without the extension.
     pub name: WorkflowName,
     /// The path.
     pub(crate) path: PathBuf,
@@ -62,9 +62,9 @@ pub struct LoadedFile {
     pub(crate) text: Arc<str>,
     /// Digest of the text.
     pub hash: Signature,
-    /// The declarations, or the reason why it is unusable.
+    /// Declarations, or the reason for which the file is unusable.
     pub(crate) declared: Result<Arc<[Declaration]>, String>,
-    /// The source file of its load.
+    /// Source file from which it was loaded.
     pub(crate) original: Option<PathBuf>,
     /// A note about the original for the library's users.
     pub(crate) note: Option<String>,
@@ -73,11 +73,11 @@ pub struct LoadedFile {
 #[derive(Debug, Default)]
 struct CachedLibrary {
     library: Arc<FunctionLibrary>,
-    /// By the names of the files.
+    /// States by file name.
     file_states: Arc<HashMap<String, FileState>>,
 }
 
-/// The state of a file at its last reading.
+/// State of a file when it was last read.
 #[derive(Debug, Clone)]
 struct FileState {
     loaded: Arc<LoadedFile>,
@@ -118,7 +118,7 @@ enum OriginalCheck {
 }
 
 impl LoadedFile {
-    /// Returns whether the file declares this id.
+    /// Returns true if the file declares this id.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.declared.iter().flat_map(|declared| declared.iter()).any(|declared| declared.id == id)
     }
@@ -191,13 +191,13 @@ impl FunctionFiles {
         &self,
         library: &Library,
         changed: ChangedFile,
-        before: &HashMap<String, FileState>,
+        previous_states: &HashMap<String, FileState>,
     ) -> FileState {
         let ChangedFile { found, mut file, original, mut is_settled } = changed;
-        let before = before.get(file.name.as_str());
+        let previous_state = previous_states.get(file.name.as_str());
         let (mut note, mut rejected_hash, mut declared) = (None, None, None);
         if let Some(original) = &original {
-            match self.check_original(&file, original, before).await {
+            match self.check_original(&file, original, previous_state).await {
                 OriginalCheck::Unchanged => {}
                 OriginalCheck::Rejected(reason, text) => (note, rejected_hash) = (Some(reason), text),
                 OriginalCheck::Failed(reason) => (note, is_settled) = (Some(reason), false),
@@ -213,11 +213,15 @@ impl FunctionFiles {
                 }
             }
         }
-        let known_file = before.map(|before| &before.loaded).filter(|known| known.hash == file.metadata.hash);
+        let known_file = previous_state
+            .map(|previous_state| &previous_state.loaded)
+            .filter(|known| known.hash == file.metadata.hash);
         let declared = match (declared, known_file) {
             (Some(declared), _) => declared,
-            // A check that failed to run may succeed by now.
-            (None, Some(known)) if known.declared.is_ok() || before.is_some_and(|before| before.is_settled) => {
+            // A check that could not run earlier may succeed now.
+            (None, Some(known))
+                if known.declared.is_ok() || previous_state.is_some_and(|previous_state| previous_state.is_settled) =>
+            {
                 known.declared.clone()
             }
             (None, _) => match self.load_declarations(&file_name(&file.name), &file.text).await {
@@ -267,7 +271,7 @@ impl FunctionFiles {
         let text = match &original.text {
             Ok(text) => text,
             Err(reason) => {
-                let reason = format!("it was loaded from {path}, which is not followed any more: {reason}");
+                let reason = format!("it was loaded from {path}, which is no longer followed: {reason}");
                 return OriginalCheck::Rejected(reason, None);
             }
         };
@@ -345,7 +349,8 @@ fn scan_library(library: &Library, states: &HashMap<String, FileState>) -> Vec<S
     let mut results: Vec<ScanResult> =
         found.into_iter().filter_map(|found| scan_file(library, found, states)).collect();
     if let Some(first) = omitted.first() {
-        let reason = format!("there are more than {MAX_FILES} files of functions; from this one on they are left out");
+        let reason =
+            format!("there are more than {MAX_FILES} files of functions; this file and later ones are ignored");
         results.push(ScanResult::Broken(library.folder().join(&first.file), reason));
     }
     results

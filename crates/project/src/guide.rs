@@ -50,8 +50,8 @@ mod tests {
     fn every_page_is_short_and_has_no_links() {
         for topic in ALL {
             let page = page(*topic);
-            let most = if *topic == WorkflowTopic::Overview { 6 << 10 } else { 8 << 10 };
-            assert!(page.len() <= most, "{topic:?}: {} bytes", page.len());
+            let max_bytes = if *topic == WorkflowTopic::Overview { 6 << 10 } else { 8 << 10 };
+            assert!(page.len() <= max_bytes, "{topic:?}: {} bytes", page.len());
             assert!(!page.contains("]("), "{topic:?}");
         }
     }

@@ -52,11 +52,11 @@ impl Workflows {
         let (source_path, library_search, library_name) =
             (path.clone(), LibrarySearch::for_caller(caller), name.clone());
         // Read now: the check for conflicts loads the project, which may replace the library's file.
-        let read = self.disk.run_read(move || {
+        let source_and_hash = self.disk.run_read(move || {
             let previous = Library::open(library_search.folders().first).function_file(&library_name);
             (text_file::read(&source_path), previous.ok().map(|file| file.metadata.hash))
         });
-        let (text, previous_hash) = read.await?;
+        let (text, previous_hash) = source_and_hash.await?;
         let text = text.map_err(|cause| LoadError::Unreadable { file: path.clone(), cause })?;
         let declared = match self.functions.load_declarations(&file_name(&name), &text).await {
             Ok(declared) => declared,
@@ -92,7 +92,7 @@ impl Workflows {
 /// Returns the library's name of a file: the file name without the extension.
 fn parse_library_name(path: &Path) -> Result<WorkflowName, LoadError> {
     let file = || path.to_owned();
-    let is_python = path.extension().is_some_and(|ending| ending == "py");
+    let is_python = path.extension().is_some_and(|extension| extension == "py");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_python);
     let stem = stem.ok_or_else(|| LoadError::NotFunctions { file: file() })?;
     stem.parse().map_err(|cause| LoadError::Name { file: file(), cause })

@@ -47,10 +47,10 @@ impl Original {
     }
 }
 
-/// Returns whether the library may take over the contents of `path`. A library that was copied from elsewhere may name
+/// Returns true if the library may adopt the contents of `path`. A library that was copied from elsewhere may name
 /// a file of another user, which must not run.
 fn is_trusted(path: &Path, folder: &Path) -> bool {
-    let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
+    let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());
     let daemon_uid = rustix::process::geteuid().as_raw();
     owner(path).is_none_or(|uid| uid == daemon_uid || uid == 0 || owner(folder) == Some(uid))
 }
@@ -61,46 +61,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn project_file_has_a_relative_name_and_others_absolute() {
+    fn only_originals_within_the_project_have_relative_paths() {
         let folder = tempfile::tempdir().unwrap();
         let real = folder.path().canonicalize().unwrap();
         let library = folder.path().join("project/.terminal_control_workflows");
         fs::create_dir_all(&library).unwrap();
         fs::create_dir(folder.path().join("project/flows")).unwrap();
-        for (file, named) in [("project/flows/a.py", "flows/a.py".into()), ("b.py", real.join("b.py"))] {
+        for (file, expected_path) in [("project/flows/a.py", "flows/a.py".into()), ("b.py", real.join("b.py"))] {
             let file = folder.path().join(file);
             fs::write(&file, "x = 1\n").unwrap();
             let origin = for_file(&library, &file, "x = 1\n");
-            assert_eq!(origin.file, named);
+            assert_eq!(origin.file, expected_path);
             assert_eq!(Original::read(&library, &origin).text.unwrap(), "x = 1\n");
         }
     }
 
     #[test]
-    fn library_names_are_followed_only_in_protected_places() {
+    fn originals_must_be_readable_python_files_of_trusted_users() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("library");
         fs::create_dir(&library).unwrap();
-        let reads = |file: &str| {
+        let read_original = |file: &str| {
             let origin = Origin { file: folder.path().join(file), hash: Signature::default() };
             Original::read(&library, &origin).text
         };
         fs::write(folder.path().join("secret.txt"), "x").unwrap();
-        assert_eq!(reads("secret.txt").unwrap_err().to_string(), "its name does not end in .py");
-        assert_eq!(reads("gone.py").unwrap_err().to_string(), "it does not exist");
+        assert_eq!(read_original("secret.txt").unwrap_err().to_string(), "its name does not end in .py");
+        assert_eq!(read_original("gone.py").unwrap_err().to_string(), "it does not exist");
         fs::create_dir(folder.path().join("folder.py")).unwrap();
-        assert_eq!(reads("folder.py").unwrap_err().to_string(), "it is a directory");
+        assert_eq!(read_original("folder.py").unwrap_err().to_string(), "it is a directory");
         fs::write(folder.path().join("large.py"), "#".repeat((1 << 20) + 1)).unwrap();
-        assert_eq!(reads("large.py").unwrap_err().to_string(), "it has more than 1024 KB, the limit");
-        let strange = folder.path().join("strange.py");
-        fs::write(&strange, "x = 1\n").unwrap();
-        assert!(reads("strange.py").is_ok());
+        assert_eq!(read_original("large.py").unwrap_err().to_string(), "it has more than 1024 KB, the limit");
+        let foreign_file = folder.path().join("strange.py");
+        fs::write(&foreign_file, "x = 1\n").unwrap();
+        assert!(read_original("strange.py").is_ok());
         // Only root can change the owner of a file.
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&strange, Some(65534), None).unwrap();
-            assert_eq!(reads("strange.py").unwrap_err().to_string(), "it belongs to another user");
+            std::os::unix::fs::chown(&foreign_file, Some(65534), None).unwrap();
+            assert_eq!(read_original("strange.py").unwrap_err().to_string(), "it belongs to another user");
             std::os::unix::fs::chown(&library, Some(65534), None).unwrap();
-            assert!(reads("strange.py").is_ok(), "it belongs to the library's owner");
+            assert!(read_original("strange.py").is_ok(), "a file of the library's owner is trusted");
         }
     }
 }

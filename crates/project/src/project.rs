@@ -25,7 +25,7 @@ pub(super) const DECLARATION_FILES: [&str; 2] = ["steplatch.toml", "steplatch.js
 /// Maximum number of declarations in one file.
 const MAX_DECLARATIONS: usize = 2000;
 
-/// The tables of such a file, in the order of reading.
+/// Tables of a declaration file, in the order in which they are read.
 const TABLES: [&str; 2] = ["nodes", "graphs"];
 
 /// The declarations of a project.
@@ -35,7 +35,7 @@ pub struct Project {
     pub folder: PathBuf,
     /// The files with declarations.
     pub(super) files: Vec<PathBuf>,
-    /// Its nodes and graphs, by their ids.
+    /// Nodes and graphs, by their ids.
     pub nodes: BTreeMap<String, NodeDeclaration>,
     workflows: BTreeMap<String, FunctionWorkflow>,
     /// The loaded files in Python syntax.
@@ -46,11 +46,11 @@ pub struct Project {
 /// A workflow that is a function.
 #[derive(Debug, Clone)]
 pub struct FunctionWorkflow {
-    /// Its name for callers.
+    /// Name by which callers refer to the workflow.
     pub id: String,
-    /// Its purpose.
+    /// Purpose of the workflow.
     pub(crate) description: Option<String>,
-    /// Line of its declaration in its file, from 1.
+    /// Line of its declaration in its file, counted from 1.
     pub(crate) line: Option<u32>,
     /// The library that contains its file.
     pub library: PathBuf,
@@ -109,7 +109,7 @@ impl IdOwner<'_> {
     pub(crate) fn conflict_message(&self, id: &str) -> String {
         let location = match self.file {
             Some(file) => format!("in {}", file.display()),
-            None => "which is always there".to_owned(),
+            None => "which is built in".to_owned(),
         };
         format!("ID '{id}' conflicts with existing {}, {location}", self.kind)
     }
@@ -129,7 +129,7 @@ impl Project {
         libraries: &[Arc<FunctionLibrary>],
     ) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
-        let node = Node::parse(&identity).expect("a node without any choice is valid");
+        let node = Node::parse(&identity).expect("the built-in node is valid");
         let nodes = BTreeMap::from([(node.id.to_string(), NodeDeclaration { node, file: None })]);
         let (workflows, broken) = (BTreeMap::new(), Vec::new());
         let paths = files.iter().map(|(file, _)| file.clone()).collect();
@@ -164,7 +164,7 @@ impl Project {
         self.loaded.iter().find(|loaded| loaded.path == path)
     }
 
-    /// Returns the owner of an id. Does not know machines.
+    /// Returns the owner of an id, ignoring machines.
     pub(crate) fn owner(&self, id: &str) -> Option<IdOwner<'_>> {
         if let Some(workflow) = self.workflows.get(id) {
             return Some(IdOwner { kind: "workflow", file: Some(&workflow.loaded.path) });
@@ -239,7 +239,7 @@ impl Project {
         let document = |declared: &NodeDeclaration| {
             let mut document = serde_json::to_value(&declared.node).ok()?;
             let program = match &declared.node.kind {
-                // The command runs on another machine, with directories of that machine.
+                // The command runs on a remote host, with directories of that host.
                 NodeKind::Bash(bash) if bash.host.is_some() => None,
                 NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
                 NodeKind::Mcp(_) => document.get_mut("server").filter(|server| server.get("command").is_some()),
@@ -276,8 +276,9 @@ impl Project {
             for (name, entry) in entries {
                 count += 1;
                 if count > MAX_DECLARATIONS {
-                    let reason =
-                        format!("it declares more than {MAX_DECLARATIONS} nodes; those from '{name}' on are left out");
+                    let reason = format!(
+                        "it declares more than {MAX_DECLARATIONS} nodes; '{name}' and those after it are ignored"
+                    );
                     return self.broken.push(file_problem(reason));
                 }
                 match self.parse_entry(&table, &name, entry) {
@@ -326,9 +327,8 @@ impl Project {
                 for (index, called) in nesting::called_nodes(graph) {
                     if unusable.contains(called) && !self.nodes.contains_key(called) {
                         let step = &graph.steps()[index].id;
-                        problems.push(format!(
-                            "/steps/{index}: step '{step}' calls '{called}', which cannot be used itself"
-                        ));
+                        problems
+                            .push(format!("/steps/{index}: step '{step}' calls '{called}', which is itself unusable"));
                     }
                 }
                 if !problems.is_empty() {
@@ -359,7 +359,7 @@ fn parse_document(file: &Path, text: &str) -> Result<Map<String, Value>, Documen
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(&error, text))?;
         let table = toml::Value::Table(table);
         if let Some(pointer) = non_finite_number(&table) {
-            // JSON has no such numbers: they would count as omitted.
+            // JSON has no such numbers, so they would count as omitted.
             let message = format!("{pointer}: 'nan' and 'inf' are not supported");
             return Err(DocumentError::Toml { message, place: None });
         }
@@ -385,10 +385,10 @@ fn non_finite_number(value: &toml::Value) -> Option<String> {
 }
 
 fn toml_error(error: &toml::de::Error, text: &str) -> DocumentError {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    let place = before.map(|before| {
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        (before.matches('\n').count() + 1, column)
+    let preceding_text = error.span().and_then(|span| text.get(..span.start));
+    let place = preceding_text.map(|preceding_text| {
+        let column = preceding_text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        (preceding_text.matches('\n').count() + 1, column)
     });
     DocumentError::Toml { message: error.message().to_owned(), place }
 }
@@ -424,7 +424,7 @@ mod tests {
     fn loaded(folder: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<LoadedFile> {
         let text = format!("# {name}");
         Arc::new(LoadedFile {
-            name: name.parse().expect("a name"),
+            name: name.parse().expect("the name is valid"),
             path: format!("{folder}/{name}.py").into(),
             hash: Signature::of_text(&text),
             text: text.into(),
@@ -435,13 +435,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_stands_beside_what_files_declare_and_no_id_is_used_twice() {
+    fn loaded_and_declared_ids_are_combined_without_conflicts() {
         let bash = |id: &str| declaration(id, Kind::Bash, json!({"command": "ls"}));
         let workflow = |id: &str| declaration(id, Kind::Workflow, Value::Null);
         let steps = |node: &str| json!({"steps": [{"id": "one", "node": node}]});
-        let shelf =
+        let library =
             |folder: &str, files| Arc::new(FunctionLibrary { folder: folder.into(), files, broken: Vec::new() });
-        let first = shelf(
+        let project_library = library(
             "/p/l",
             vec![
                 loaded("/p/l", "a", Ok(vec![workflow("notes"), bash("log"), bash("list"), bash("identity")])),
@@ -460,9 +460,10 @@ mod tests {
                 ),
             ],
         );
-        let own = shelf("/own", vec![loaded("/own", "a", Ok(vec![workflow("notes"), workflow("mine"), bash("log")]))]);
+        let own_library =
+            library("/own", vec![loaded("/own", "a", Ok(vec![workflow("notes"), workflow("mine"), bash("log")]))]);
         let toml = ("steplatch.toml".into(), Ok("[nodes.log]\ntype = \"bash\"\ncommand = \"git log\"".to_owned()));
-        let project = Project::from_files("/p".into(), vec![toml], &[first, own]);
+        let project = Project::from_files("/p".into(), vec![toml], &[project_library, own_library]);
         expect![[r#"
             + both
             + identity
@@ -470,20 +471,20 @@ mod tests {
             + log
             + shout
             - log in /p/l/a.py: ID 'log' conflicts with existing node, in steplatch.toml
-            - identity in /p/l/a.py: ID 'identity' conflicts with existing node, which is always there
+            - identity in /p/l/a.py: ID 'identity' conflicts with existing node, which is built in
             - (file) in /p/l/b.py: SyntaxError: no
             - list in /p/l/c.py: ID 'list' conflicts with existing node, in /p/l/a.py
             - notes in /p/l/c.py: ID 'notes' conflicts with existing workflow, in /p/l/a.py
             - bad in /p/l/c.py: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
-            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which cannot be used itself"#]]
+            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which is itself unusable"#]]
         .assert_eq(&summary(&project));
         let files = |id: &str| project.workflow(id).map(|found| found.loaded.path.display().to_string());
         assert_eq!(files("notes").as_deref(), Some("/p/l/a.py"));
         assert_eq!(files("mine").as_deref(), Some("/own/a.py"));
         assert_eq!(files("list"), None);
         let NodeKind::Function(shout) = &project.nodes["shout"].node.kind else { panic!("a function") };
-        let told = (shout.function.as_str(), shout.source.as_deref(), shout.file.as_deref());
-        assert_eq!(told, ("shout_fn", Some("# c"), Some("c.py")));
+        let function = (shout.function.as_str(), shout.source.as_deref(), shout.file.as_deref());
+        assert_eq!(function, ("shout_fn", Some("# c"), Some("c.py")));
     }
 
     fn summary(project: &Project) -> String {
@@ -495,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_both_files_are_there_and_one_that_is_wrong_hides_no_other() {
+    fn invalid_declaration_does_not_hide_other_nodes() {
         let toml = r#"
             [nodes.log]
             type = "bash"
@@ -530,9 +531,9 @@ mod tests {
             - 1st in steplatch.toml: /id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
             - bad in steplatch.toml: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
             - identity in steplatch.toml: ID 'identity' conflicts with existing node
-            - other in steplatch.toml: /id: it stands under the name 'other', so its id cannot be "another"; leave the id out
+            - other in steplatch.toml: /id: the entry is named 'other', so its id cannot be "another"; omit the id
             - log in steplatch.toml: ID 'log' conflicts with existing node
-            - not in steplatch.toml: /type: what stands under 'graphs' is of type 'graph', not "bash"
+            - not in steplatch.toml: /type: entries of 'graphs' must have type 'graph', not "bash"
             - twice in steplatch.json: ID 'twice' conflicts with existing graph
             - seven in steplatch.json: a node must be an object
             - (file) in steplatch.json: 'graphs' must hold declarations by name"#]]
@@ -540,19 +541,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_named_with_the_place() {
+    fn unparsable_file_is_reported_with_its_position() {
         let files = [("steplatch.toml", "[nodes.a]\ntype = \n"), ("steplatch.json", "{\"nodes\": {}")];
-        let told = summary(&project(&files));
-        assert!(told.contains("- (file) in steplatch.toml: it is not valid TOML: "), "{told}");
-        assert!(told.contains(" at line 2 column 8"), "{told}");
-        assert!(told.contains("- (file) in steplatch.json: it is not valid JSON: EOF while parsing"), "{told}");
-        assert!(told.starts_with("+ identity\n"), "{told}");
-        let endless = summary(&project(&[("steplatch.toml", "[nodes.a]\ntype = 'bash'\ntimeout = inf\n")]));
-        assert!(endless.contains("/nodes/a/timeout: 'nan' and 'inf' are not supported"), "{endless}");
+        let output = summary(&project(&files));
+        assert!(output.contains("- (file) in steplatch.toml: it is not valid TOML: "), "{output}");
+        assert!(output.contains(" at line 2 column 8"), "{output}");
+        assert!(output.contains("- (file) in steplatch.json: it is not valid JSON: EOF while parsing"), "{output}");
+        assert!(output.starts_with("+ identity\n"), "{output}");
+        let output_for_infinity = summary(&project(&[("steplatch.toml", "[nodes.a]\ntype = 'bash'\ntimeout = inf\n")]));
+        assert!(
+            output_for_infinity.contains("/nodes/a/timeout: 'nan' and 'inf' are not supported"),
+            "{output_for_infinity}"
+        );
     }
 
     #[test]
-    fn graphs_that_call_what_cannot_be_called_are_told() {
+    fn graphs_that_call_unusable_nodes_are_reported() {
         let json = r#"{
             "nodes": {"bad": {"type": "bsh"}, "good": {"type": "identity"}},
             "graphs": {
@@ -572,9 +576,9 @@ mod tests {
             + identity
             + nested
             - bad in f.json: /type: there is no node of type 'bsh', did you mean 'bash'?
-            - of_bad in f.json: /steps/1: step 'b' calls 'bad', which cannot be used itself
+            - of_bad in f.json: /steps/1: step 'b' calls 'bad', which is itself unusable
             - unknown in f.json: /steps/0/node: step 'a' calls node 'goood', which does not exist, did you mean 'good'?
-            - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which cannot be used itself
+            - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which is itself unusable
             - into in f.json: it calls graphs that form a cycle: one → two → one
             - one in f.json: it calls graphs that form a cycle: one → two → one
             - self in f.json: it calls graphs that form a cycle: self → self
@@ -583,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_nest_so_deep_and_no_deeper() {
+    fn graph_nesting_depth_is_limited() {
         let mut graphs: Vec<String> = vec![r#""g0": {"steps": [{"id": "a", "node": "identity"}]}"#.to_owned()];
         graphs.extend((1..20).map(|at| format!(r#""g{at}": {{"steps": [{{"id": "a", "node": "g{}"}}]}}"#, at - 1)));
         let project = project(&[("f.json", &format!(r#"{{"graphs": {{{}}}}}"#, graphs.join(",")))]);

@@ -27,10 +27,10 @@ const MAX_CACHED_PROJECTS: usize = 16;
 /// Maximum number of threads that read files at the same time.
 const MAX_READERS: usize = 4;
 
-/// Time limit of reading the files of a project.
+/// Time limit for reading the files of a project.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Age below which a changed file may change again without a difference in its timestamps.
+/// Age below which a changed file may change again without a visible change of its timestamps.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// All projects. Cheap to clone.
@@ -49,7 +49,7 @@ struct CachedProject {
     project: Arc<Project>,
 }
 
-/// Metadata that differ once a file has changed.
+/// Metadata of a file that changes whenever the file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileFingerprint {
     device: u64,
@@ -105,16 +105,16 @@ impl Projects {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
         let readers = self.readers.clone();
-        let finished = async move {
+        let work_result = async move {
             let permit = readers.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
-                // Released when the work has finished, which may be long after the caller's time limit.
+                // Released when the work finishes, which may be long after the caller's time limit.
                 let _permit = permit;
                 work()
             })
             .await
         };
-        match tokio::time::timeout(READ_TIMEOUT, finished).await {
+        match tokio::time::timeout(READ_TIMEOUT, work_result).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(DiskError::ProjectInterrupted(error)),
             Err(_) => Err(DiskError::ProjectTimeout { folder: caller.folder.clone(), limit: READ_TIMEOUT }),
@@ -128,7 +128,7 @@ fn project_of_library(libraries: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     first.folder.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `folder`. Reads its files again only after a change of these or of the loaded files.
+/// Returns the project in `folder`. Reads its files again only after they or the loaded files have changed.
 fn load_project(
     cache: &Mutex<Vec<CachedProject>>,
     folder: PathBuf,
@@ -167,9 +167,9 @@ fn load_project(
 
 /// Returns the fingerprint of a file; `None` if it does not exist.
 fn fingerprint(file: &Path) -> Option<FileFingerprint> {
-    let found = fs::metadata(file).ok()?;
-    let changed = (found.ctime(), found.ctime_nsec());
-    Some(FileFingerprint { device: found.dev(), inode: found.ino(), size: found.size(), changed })
+    let metadata = fs::metadata(file).ok()?;
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    Some(FileFingerprint { device: metadata.dev(), inode: metadata.ino(), size: metadata.size(), changed })
 }
 
 impl FileFingerprint {
@@ -191,13 +191,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (cache, file) = (Mutex::default(), folder.path().join("steplatch.json"));
         let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
-        let look = || load_project(&cache, folder.path().to_owned(), Vec::new());
+        let load = || load_project(&cache, folder.path().to_owned(), Vec::new());
         fs::write(&file, r#"{"nodes": {"one": {"type": "identity"}}}"#).unwrap();
-        assert_eq!(ids(&look()), "identity one");
+        assert_eq!(ids(&load()), "identity one");
         fs::write(&file, r#"{"nodes": {"two": {"type": "identity"}}}"#).unwrap();
-        assert_eq!(ids(&look()), "identity two", "of the same length, at nearly the same time");
+        assert_eq!(ids(&load()), "identity two", "a change of equal length at nearly the same time is detected");
         fs::remove_file(&file).unwrap();
-        let (first, second) = (look(), look());
+        let (first, second) = (load(), load());
         assert_eq!(ids(&first), "identity");
         assert!(Arc::ptr_eq(&first, &second), "unchanged parts are kept");
         for at in 0..2 * MAX_CACHED_PROJECTS {
@@ -210,14 +210,14 @@ mod tests {
     fn overlong_or_binary_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let reason = |project: &Project| project.broken[0].reason.clone();
-        let look = || load_project(&Mutex::default(), folder.path().to_owned(), Vec::new());
+        let load = || load_project(&Mutex::default(), folder.path().to_owned(), Vec::new());
         let file = folder.path().join("steplatch.toml");
         fs::create_dir(&file).unwrap();
-        assert_eq!(reason(&look()), "it is a directory");
+        assert_eq!(reason(&load()), "it is a directory");
         fs::remove_dir(&file).unwrap();
         fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
-        assert_eq!(reason(&look()), "it has more than 1024 KB, the limit");
+        assert_eq!(reason(&load()), "it has more than 1024 KB, the limit");
         fs::write(&file, b"\xff").unwrap();
-        assert_eq!(reason(&look()), "it is not UTF-8");
+        assert_eq!(reason(&load()), "it is not UTF-8");
     }
 }

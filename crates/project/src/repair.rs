@@ -24,7 +24,7 @@ pub struct RecordingCheck {
     pub lines: Vec<String>,
 }
 
-/// Reason why a patch does not pass the recording.
+/// Reason for which a patch does not pass the recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// Disk access failed.
@@ -40,7 +40,7 @@ pub enum RecordingError {
     },
     /// The patched machine behaves differently on the recorded output.
     #[error(
-        "with the patch the workflow does not pass its recording '{file}': {cause}; a repair knows both forms, such as \"pattern\": \"OLD|NEW\""
+        "with the patch the workflow does not pass its recording '{file}': {cause}; a repair must accept both forms, such as \"pattern\": \"OLD|NEW\""
     )]
     Fails {
         /// The file.
@@ -50,15 +50,15 @@ pub enum RecordingError {
     },
 }
 
-/// Reason why the library refuses a patched machine.
+/// Reason for which the library refuses a patched machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveRepairError {
     /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The workflow has changed since the run began.
+    /// The workflow has changed since the run started.
     #[error(
-        "'{0}' was changed in the library since the run began, so the patch is not saved there; propose it to a run of the current version"
+        "'{0}' was changed in the library since the run started, so the patch is not saved there; propose it to a run of the current version"
     )]
     Changed(WorkflowName),
     /// The workflow was removed, its file is broken, or writing it fails.
@@ -88,7 +88,7 @@ impl Workflows {
             let text = match std::fs::read_to_string(&file) {
                 Ok(text) => text,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    let checked = vec!["It has no recording that the patch could be played against".to_owned()];
+                    let checked = vec!["It has no recording against which to check the patch".to_owned()];
                     return Ok(RecordingCheck { checked, lines: Vec::new() });
                 }
                 Err(error) => return Err(unreadable(error.to_string())),
@@ -150,7 +150,7 @@ fn compare_replays(golden: &Golden, before: &Definition, after: &Definition) -> 
     let before_replay = match replay(golden, before) {
         Ok(rehearsal) if rehearsal.end == RehearsalEnd::Completed => rehearsal,
         _ => {
-            let sentence = "Its recording does not fit the workflow as it is, so the patch was not played against it";
+            let sentence = "Its recording does not match the current workflow, so the patch was not checked against it";
             return Ok(sentence.to_owned());
         }
     };
@@ -161,7 +161,7 @@ fn compare_replays(golden: &Golden, before: &Definition, after: &Definition) -> 
         RehearsalEnd::Stuck { error } => {
             return Err(match visited_states(&after_replay).last() {
                 Some(state) if after.state(state).is_some_and(State::asks_when_unknown) => {
-                    format!("it does not go on from state '{state}' after what was printed there")
+                    format!("it does not continue from state '{state}' after the output printed there")
                 }
                 _ => error.clone(),
             });
@@ -171,11 +171,11 @@ fn compare_replays(golden: &Golden, before: &Definition, after: &Definition) -> 
     let known_states = |rehearsal: &Rehearsal| -> Vec<String> {
         visited_states(rehearsal).filter(|name| before.state(name).is_some()).map(str::to_owned).collect()
     };
-    let (was, is) = (known_states(&before_replay), known_states(&after_replay));
-    match was.iter().zip(&is).find(|(was, is)| was != is) {
-        Some((was, is)) => Err(format!("it goes to '{is}' and not to '{was}'")),
-        None if was.len() > is.len() => Err(format!("it ends before '{}'", was[is.len()])),
-        None if is.len() > was.len() => Err(format!("it goes on with '{}'", is[was.len()])),
+    let (expected, actual) = (known_states(&before_replay), known_states(&after_replay));
+    match expected.iter().zip(&actual).find(|(expected, actual)| expected != actual) {
+        Some((expected, actual)) => Err(format!("it goes to '{actual}' instead of '{expected}'")),
+        None if expected.len() > actual.len() => Err(format!("it ends before '{}'", expected[actual.len()])),
+        None if actual.len() > expected.len() => Err(format!("it continues with '{}'", actual[expected.len()])),
         None => Ok(describe_coverage(before, after, &new_states)),
     }
 }
@@ -191,26 +191,23 @@ fn describe_coverage(before: &Definition, after: &Definition, visited: &[&str]) 
             before.states().iter().filter(|state| has_changed_action(state, after)).map(State::name).collect();
         return match &changed[..] {
             [] => sentence.to_owned(),
-            changed => format!("{sentence}, but what these do now was not recorded: {}", list(changed)),
+            changed => format!("{sentence}, but the new actions of these states were not recorded: {}", list(changed)),
         };
     }
     if visited.is_empty() {
-        return format!("Its recording passes with the patch. It does not reach what is new: {}", list(&new_states));
+        return format!("Its recording passes with the patch. It does not reach the new states: {}", list(&new_states));
     }
-    format!(
-        "Its recording passes with the patch, but what is new there was not recorded: it also passes {}",
-        list(visited)
-    )
+    format!("Its recording passes with the patch, but new states on its way were not recorded: {}", list(visited))
 }
 
-/// Returns whether the patch changes the action of a state. Ignores patterns and timeouts to wait for.
+/// Returns true if the patch changes the action of a state. Ignores wait patterns and timeouts.
 fn has_changed_action(state: &State, after: &Definition) -> bool {
-    let action_of = |state: &State| {
+    let comparable_action = |state: &State| {
         let mut params = state.action().params().clone();
         params.retain(|name, _| !matches!(name.as_str(), "pattern" | "patterns" | "timeout"));
         (state.action().tool().to_owned(), params)
     };
-    after.state(state.name()).is_some_and(|patched| action_of(patched) != action_of(state))
+    after.state(state.name()).is_some_and(|patched| comparable_action(patched) != comparable_action(state))
 }
 
 fn visited_states(rehearsal: &Rehearsal) -> impl Iterator<Item = &str> {
@@ -255,23 +252,27 @@ mod tests {
     #[test]
     fn patch_must_accept_old_and_new_form() {
         let before = asking_machine("Continue", "say");
-        let pass = |after: &Definition| compare_replays(&recording(), &before, after);
+        let check = |after: &Definition| compare_replays(&recording(), &before, after);
         assert_eq!(
-            pass(&asking_machine("Continue|Proceed", "say")),
+            check(&asking_machine("Continue|Proceed", "say")),
             Ok("Its recording passes with the patch, by the same states".to_owned())
         );
-        assert!(pass(&asking_machine("Proceed", "say")).unwrap_err().contains("wait"));
+        assert!(check(&asking_machine("Proceed", "say")).unwrap_err().contains("wait"));
         let mut document = asking_machine("Continue|Proceed", "say").document().clone();
         document["states"]["wait"]["action"]["params"]["reads"] = "any".into();
         let other = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
-        assert!(pass(&other).unwrap().ends_with("by the same states, but what these do now was not recorded: 'wait'"));
-        assert_eq!(pass(&asking_machine("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
+        assert!(
+            check(&other)
+                .unwrap()
+                .ends_with("by the same states, but the new actions of these states were not recorded: 'wait'")
+        );
+        assert_eq!(check(&asking_machine("Continue", "skip")).unwrap_err(), "it goes to 'skip' instead of 'say'");
     }
 
     #[test]
     fn replay_visits_the_same_states_unless_a_state_is_new() {
         let before = asking_machine("Continue", "say");
-        let with = |next: &str, patch: &dyn Fn(&mut Value)| {
+        let check = |next: &str, patch: &dyn Fn(&mut Value)| {
             let mut document = asking_machine("Continue", next).document().clone();
             document["states"]["extra"] = json!({
                 "action": {"tool": "run_command", "params": {"command": "true"}},
@@ -281,13 +282,12 @@ mod tests {
             let after = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
             compare_replays(&recording(), &before, &after)
         };
-        let beside = "Its recording passes with the patch. It does not reach what is new: 'extra'";
-        assert_eq!(with("say", &|_| {}), Ok(beside.to_owned()));
-        let between = with("say", &|document| {
+        let not_reached = "Its recording passes with the patch. It does not reach the new states: 'extra'";
+        assert_eq!(check("say", &|_| {}), Ok(not_reached.to_owned()));
+        let passing_new_state = check("say", &|document| {
             document["states"]["wait"]["transitions"][0]["next_state"] = "extra".into();
         });
-        let passed =
-            "Its recording passes with the patch, but what is new there was not recorded: it also passes 'extra'";
-        assert_eq!(between, Ok(passed.to_owned()));
+        let expected = "Its recording passes with the patch, but new states on its way were not recorded: 'extra'";
+        assert_eq!(passing_new_state, Ok(expected.to_owned()));
     }
 }

@@ -23,7 +23,7 @@ use crate::guide;
 use crate::project::Project;
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
-/// The guide for authors, which is also a file of the documentation.
+/// Guide for authors, which is also part of the documentation.
 const GUIDE: &str = include_str!("../../../docs/machines_reference.md");
 
 /// An example machine that takes a value, loops, and returns a value.
@@ -45,15 +45,15 @@ impl Workflows {
     /// Saves a definition for `caller`, if it is valid.
     #[boxed]
     pub async fn create(&self, caller: &Caller, verb: CreateWorkflow) -> CreateWorkflowReply {
-        let refused = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
+        let refusal = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
         let project = match self.projects().find_project(caller).await {
             Ok(project) => project,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refusal(error.to_string()),
         };
         let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
         let created = self.disk.run_write(move || create(&library_search.folders(), &project, &verb, &author)).await;
-        created.unwrap_or_else(|error| refused(error.to_string()))
+        created.unwrap_or_else(|error| refusal(error.to_string()))
     }
 
     /// Returns the guide to writing workflows: one topic, or everything about machines.
@@ -110,13 +110,13 @@ impl Workflows {
         })
     }
 
-    /// Draws a saved machine.
+    /// Draws a saved state machine.
     #[boxed]
     pub async fn draw(&self, caller: &Caller, name: String) -> DrawWorkflowReply {
-        let refused = |error: String| DrawWorkflowReply { error: Some(error), ..DrawWorkflowReply::default() };
+        let refusal = |error: String| DrawWorkflowReply { error: Some(error), ..DrawWorkflowReply::default() };
         let described = self.describe(caller, DescribeWorkflow { name }).await;
         let Some(document) = described.definition else {
-            return refused(described.error.unwrap_or_else(|| "Only machines are drawn".to_owned()));
+            return refusal(described.error.unwrap_or_else(|| "Only state machines can be drawn".to_owned()));
         };
         match Definition::parse(&document, &TerminalTools) {
             Ok(definition) => DrawWorkflowReply {
@@ -126,7 +126,7 @@ impl Workflows {
                 definition: Some(document),
                 error: None,
             },
-            Err(problems) => refused(format!("the definition is not valid:\n{problems}")),
+            Err(problems) => refusal(format!("the definition is not valid:\n{problems}")),
         }
     }
 
@@ -216,11 +216,11 @@ fn missing_fields(document: &Value) -> Vec<Problem> {
         // Parsing reports a wrong type.
         Some(_) => false,
     };
-    [("name", "under which it is found"), ("description", "by which others know what it is for")]
+    [("name", "by which it is found"), ("description", "which explains its purpose")]
         .into_iter()
         .filter(|(key, _)| document.is_object() && is_missing(key))
         .map(|(key, purpose)| {
-            Problem::error(format!("/{key}"), format!("a workflow that is saved needs a '{key}', {purpose}"))
+            Problem::error(format!("/{key}"), format!("a saved workflow must have a '{key}', {purpose}"))
         })
         .collect()
 }

@@ -101,7 +101,7 @@ impl Workflows {
         }
     }
 
-    /// Forgets the versions of a machine, except the current one.
+    /// Removes the versions of a machine, except the current one.
     #[boxed]
     pub async fn forget_versions(&self, caller: &Caller, verb: ForgetWorkflowVersions) -> ForgetWorkflowVersionsReply {
         let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());

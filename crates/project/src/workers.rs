@@ -1,8 +1,8 @@
 //! The worker processes, which execute functions.
 //!
-//! Owns all workers: starts one if all others are busy, replaces an ended worker, and kills an unresponsive one.
-//! Executions of a lost worker are restored from their histories. A worker processes one request at a time, so a crash
-//! identifies its request.
+//! Owns all workers: starts one if all others are busy, replaces a worker that has exited, and kills an unresponsive
+//! one. Executions of a lost worker are restored from their histories. A worker processes one request at a time, so a
+//! crash identifies its request.
 
 mod worker;
 
@@ -21,23 +21,23 @@ use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limi
 use worker::Worker;
 pub use worker::{WorkerExited, WorkerSource, WorkerStarter};
 
-/// Maximum number of workers while they are responsive, because other processes need the processors, too. A blocked
+/// Maximum number of workers while they are responsive, because other processes also need the processors. A blocked
 /// worker does not count.
 const MAX_RESPONSIVE_WORKERS: usize = 2;
 
 /// Maximum number of workers. A function blocks a worker for at most its time limit between two calls.
 const MAX_WORKERS: usize = 8;
 
-/// Time for which a file that exceeded its time limit is suspected.
+/// Time for which a file counts as suspected after it exceeds its time limit.
 const SUSPICION_TIME: Duration = Duration::from_secs(600);
 
 /// Maximum number of suspected files.
 const MAX_SUSPECTED_FILES: usize = 1000;
 
-/// Number of worker deaths that make the execution that caused them fail.
-const MAX_DEATHS: u32 = 2;
+/// Number of worker crashes after which the execution that caused them fails.
+const MAX_CRASHES: u32 = 2;
 
-/// All workers. Cheap to clone; they end with the last clone.
+/// All workers. Cheap to clone; they exit when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Workers {
     shared: Arc<Shared>,
@@ -66,7 +66,7 @@ pub struct Function {
     pub limits: Limits,
 }
 
-/// One execution, on any worker. Its worker forgets it when it is dropped.
+/// One execution, on any worker. Its worker discards it when it is dropped.
 #[derive(Debug)]
 pub struct Execution {
     workers: Workers,
@@ -74,7 +74,7 @@ pub struct Execution {
     id: u64,
     /// The worker with the execution; `None` before the first replay and after the worker is lost.
     worker: Option<Arc<Worker>>,
-    deaths: u32,
+    crashes: u32,
 }
 
 /// Error of an execution.
@@ -87,7 +87,7 @@ pub enum WorkersError {
     #[error("{0}")]
     Diverged(Box<Divergence>),
     /// The function crashed its worker twice.
-    #[error("the function ended its worker process twice: {0}; make it do less work per call")]
+    #[error("the function crashed its worker process twice: {0}; make it do less work per call")]
     CrashedTwice(WorkerExited),
     /// The function computed for too long in one operation.
     #[error(
@@ -119,7 +119,7 @@ impl Workers {
     /// If the file is unusable, or cannot be checked.
     #[boxed]
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
-        let mut deaths = 0;
+        let mut crashes = 0;
         loop {
             let ask = Ask::Load { file: file.to_owned(), text: text.to_owned() };
             match self.choose_worker(text)?.ask(ask, &Limits::default()).await {
@@ -128,7 +128,7 @@ impl Workers {
                 Ok(Some(reply)) => return Err(WorkerExited::mismatched_reply(&reply).into()),
                 // Another execution blocks this worker. Try another worker.
                 Ok(None) => {}
-                Err(exited) => self.count_death(text, &mut deaths, exited)?,
+                Err(exited) => self.count_crash(text, &mut crashes, exited)?,
             }
         }
     }
@@ -137,7 +137,7 @@ impl Workers {
     #[must_use]
     pub fn execution(&self, function: Function) -> Execution {
         let id = self.shared.next_execution.fetch_add(1, Ordering::Relaxed);
-        Execution { workers: self.clone(), function, id, worker: None, deaths: 0 }
+        Execution { workers: self.clone(), function, id, worker: None, crashes: 0 }
     }
 
     /// Returns the worker with the fewest requests, or a new one if all of them are busy and there are fewer than the
@@ -145,7 +145,7 @@ impl Workers {
     fn choose_worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
         let is_suspected = self.is_suspected(text);
         let mut workers = self.shared.workers.lock();
-        workers.retain(|worker| !worker.is_gone());
+        workers.retain(|worker| !worker.has_exited());
         let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
         let least_busy = usable.min_by_key(|worker| (worker.is_held_up(), worker.pending_requests(), worker.memory()));
         let max_workers = if is_suspected { MAX_WORKERS - 1 } else { MAX_WORKERS };
@@ -168,8 +168,8 @@ impl Workers {
 }
 
 impl Workers {
-    /// Counts a worker's end if this execution caused it. Fails at the maximum.
-    fn count_death(&self, text: &str, deaths: &mut u32, exited: WorkerExited) -> Result<(), WorkersError> {
+    /// Counts a worker's exit if this execution caused it. Fails at the maximum.
+    fn count_crash(&self, text: &str, crashes: &mut u32, exited: WorkerExited) -> Result<(), WorkersError> {
         if exited.overran() {
             self.suspect(text);
             return Err(WorkersError::Overrun(exited));
@@ -177,9 +177,9 @@ impl Workers {
         if !exited.was_busy_with_this() {
             return Ok(());
         }
-        *deaths += 1;
-        if *deaths < MAX_DEATHS {
-            tracing::warn!(gone = %exited, "a worker is replaced");
+        *crashes += 1;
+        if *crashes < MAX_CRASHES {
+            tracing::warn!(reason = %exited, "a worker exited and is replaced");
             return Ok(());
         }
         Err(WorkersError::CrashedTwice(exited))
@@ -193,7 +193,7 @@ impl Workers {
         }
     }
 
-    /// Returns whether a file has exceeded its time limit recently.
+    /// Returns true if a file has recently exceeded its time limit.
     fn is_suspected(&self, text: &str) -> bool {
         let suspected = self.shared.suspected.lock();
         suspected.get(text).is_some_and(|since| since.elapsed() < SUSPICION_TIME)
@@ -223,7 +223,7 @@ impl Execution {
                 Ok(None) => self.leave_worker(),
                 Err(exited) => {
                     self.worker = None;
-                    self.workers.count_death(&self.function.text, &mut self.deaths, exited)?;
+                    self.workers.count_crash(&self.function.text, &mut self.crashes, exited)?;
                 }
             }
         }
@@ -240,7 +240,7 @@ impl Execution {
         self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
 
-    /// Lets the execution perform a call itself. Returns the same as [`Self::answer`].
+    /// Makes the execution perform a call itself. Returns the same as [`Self::answer`].
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl Execution {
             }
             Err(exited) => {
                 self.worker = None;
-                self.workers.count_death(&self.function.text, &mut self.deaths, exited)?;
+                self.workers.count_crash(&self.function.text, &mut self.crashes, exited)?;
                 Ok(None)
             }
         }
@@ -280,7 +280,7 @@ impl Execution {
 }
 
 impl Execution {
-    /// Makes its worker, if any, forget the execution.
+    /// Makes the worker, if any, discard the execution.
     fn leave_worker(&mut self) {
         if let Some(worker) = self.worker.take() {
             worker.forget(self.id);

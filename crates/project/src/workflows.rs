@@ -53,7 +53,8 @@ pub struct SavedMachine {
 
 /// The interface for runs.
 impl Workflows {
-    /// Returns the workflow that `name` refers to for `caller`: of the caller's project, else of the user's own.
+    /// Returns the workflow that `name` refers to for `caller`: the one in the caller's project, otherwise the user's
+    /// own.
     ///
     /// # Errors
     ///
@@ -171,7 +172,7 @@ impl Workflows {
         &self.projects
     }
 
-    /// Returns whether `run`, a run of the function `id`, is among the last counted runs.
+    /// Returns true if `run`, a run of the function `id`, is among the last counted runs.
     #[boxed]
     pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
@@ -252,7 +253,7 @@ pub(crate) fn look_up<'p>(
 
 /// Returns the names of all available workflows, sorted.
 fn available_names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
-    // Ignore an unreadable library; lists report it.
+    // Ignore an unreadable library; listings report it.
     let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
         listed.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();

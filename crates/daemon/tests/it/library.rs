@@ -152,8 +152,8 @@ async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
         .await;
     assert!(!refused.success);
     let expected = [
-        "/name: a workflow that is saved needs a 'name', under which it is found",
-        "/description: a workflow that is saved needs a 'description', by which others know what it is for",
+        "/name: a saved workflow must have a 'name', by which it is found",
+        "/description: a saved workflow must have a 'description', which explains its purpose",
         "/initial_state: Initial state 'x' not found in states, did you mean 'a'?",
         "/states/a/action/tool: unknown tool 'send_inptu', did you mean 'send_input'?",
         "/states/a/transitions/0/condition/pattern_match: pattern '(' does not compile: unclosed group at position 0",

@@ -28,7 +28,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Time limit of a request in addition to the function's limit: for compiling the file and sending the reply.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
-/// Method of starting workers.
+/// Way to start workers.
 #[derive(Debug, Clone)]
 pub enum WorkerStarter {
     /// As a process that serves requests on its standard input and output.
@@ -38,22 +38,22 @@ pub enum WorkerStarter {
         /// The arguments that make it a worker.
         arguments: Vec<OsString>,
     },
-    /// From a source that returns a stream to each worker; for simulations.
+    /// As a stream from a custom source, for simulations.
     Given(Arc<dyn WorkerSource>),
-    /// Not at all: this process executes no functions.
+    /// No workers: this process executes no functions.
     Disabled,
 }
 
 /// A source of workers that are not child processes.
 pub trait WorkerSource: fmt::Debug + Send + Sync {
-    /// Starts a worker, and returns the stream to it. The worker ends with the stream.
+    /// Starts a worker, and returns the stream to it. The worker exits when the stream closes.
     ///
     /// # Errors
     /// If the worker does not start.
     fn start(&self) -> io::Result<UnixStream>;
 }
 
-/// Error of a worker that ended or became unresponsive.
+/// Error of a worker that exited or became unresponsive.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{reason}")]
 pub struct WorkerExited {
@@ -73,13 +73,13 @@ impl WorkerExited {
         Self::new(format!("the reply of a worker does not match the request: {reply}"))
     }
 
-    /// Returns whether the worker was executing this request when it ended, rather than an earlier one.
+    /// Returns true if the worker was executing this request when it exited, rather than an earlier one.
     #[must_use]
     pub fn was_busy_with_this(&self) -> bool {
         self.was_executing_request
     }
 
-    /// Returns whether the request exceeded its time in one operation that the interpreter does not interrupt.
+    /// Returns true if the request exceeded its time in one operation that the interpreter does not interrupt.
     #[must_use]
     pub fn overran(&self) -> bool {
         self.overran && self.was_executing_request
@@ -95,10 +95,10 @@ pub(super) struct Worker {
     is_reserved: bool,
 }
 
-/// The state of a worker that other tasks see.
+/// State of a worker that is visible to other tasks.
 #[derive(Debug, Default)]
 struct WorkerStatus {
-    has_ended: AtomicBool,
+    has_exited: AtomicBool,
     pending_requests: AtomicUsize,
     /// Bytes in use at the last reply.
     memory: AtomicUsize,
@@ -129,7 +129,7 @@ struct SilenceLimits {
     /// Limit of processor time without output. The interpreter checks the function's limit between operations, so only
     /// a single operation exceeds it.
     computing: Duration,
-    /// Limit of wall-clock time, sufficient on an overloaded machine.
+    /// Limit of wall-clock time, sufficient on an overloaded computer.
     silence: Duration,
 }
 
@@ -179,7 +179,7 @@ impl Worker {
                     .spawn()
                     .map_err(failed)?;
                 let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-                    return Err(WorkerExited::new("the pipes of a worker are gone"));
+                    return Err(WorkerExited::new("a worker has no pipes"));
                 };
                 (Some(child), Box::new(input), Box::new(output))
             }
@@ -190,8 +190,8 @@ impl Worker {
         Ok(Self { requests, status, is_reserved })
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        self.status.has_ended.load(Ordering::Relaxed)
+    pub(super) fn has_exited(&self) -> bool {
+        self.status.has_exited.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_reserved(&self) -> bool {
@@ -208,7 +208,7 @@ impl Worker {
         self.status.memory.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the worker has been busy with one request for longer than [`BUSY_TIMEOUT`].
+    /// Returns true if the worker has been busy with one request for longer than [`BUSY_TIMEOUT`].
     pub(super) fn is_held_up(&self) -> bool {
         let busy_since = self.status.busy_since.lock();
         busy_since.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)
@@ -229,7 +229,7 @@ impl Worker {
         loop {
             tokio::select! {
                 reply = &mut reply_receiver => {
-                    return reply.unwrap_or_else(|_| Err(WorkerExited::new("the worker ended"))).map(Some);
+                    return reply.unwrap_or_else(|_| Err(WorkerExited::new("the worker exited"))).map(Some);
                 }
                 () = tokio::time::sleep(BUSY_TIMEOUT) => {
                     if !has_begun.load(Ordering::Relaxed) && self.is_held_up() {
@@ -240,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// Makes the worker forget an execution.
+    /// Makes the worker discard an execution.
     pub(super) fn forget(&self, execution: u64) {
         let ask = Ask::Forget { execution };
         let silence_limits = SilenceLimits::for_ask(&ask, &Limits::default());
@@ -249,7 +249,7 @@ impl Worker {
 
     fn send(&self, request: WorkerRequest) {
         self.status.pending_requests.fetch_add(1, Ordering::Relaxed);
-        // A worker that has ended drops the request, which closes its reply channel.
+        // A worker that has exited drops the request, which closes its reply channel.
         let _ = self.requests.send(request);
     }
 }
@@ -321,7 +321,7 @@ impl Task {
                 }
             }
         };
-        self.status.has_ended.store(true, Ordering::Relaxed);
+        self.status.has_exited.store(true, Ordering::Relaxed);
         if let Some(child) = &mut self.child {
             let _ = child.start_kill();
         }
@@ -342,7 +342,7 @@ impl Task {
 
     /// Waits for the exit of the worker and returns the reason.
     async fn wait_for_exit(&mut self) -> String {
-        let Some(child) = &mut self.child else { return "the worker ended".to_owned() };
+        let Some(child) = &mut self.child else { return "the worker exited".to_owned() };
         match child.wait().await {
             Ok(status) => WorkerError::from_exit_status(status).to_string(),
             Err(error) => WorkerError::from(error).to_string(),

@@ -1,4 +1,4 @@
-//! The interface for runs, and a directory that cannot be written.
+//! The interface for runs, and a read-only directory.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -39,15 +39,18 @@ fn machine(name: &str, seconds: u32) -> Value {
 }
 
 #[tokio::test]
-async fn completed_run_is_kept_once_found_by_name_and_counted() {
+async fn completed_workflow_is_saved_once_and_its_runs_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let workflows = without_functions();
     let library = workflows.folder(&caller);
     assert_eq!(library, folder.path().join("library"));
-    let kept = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
-    assert!(kept.saved && kept.name.as_str() == "nap");
-    assert!(!workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved, "equal behaviour");
+    let outcome = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
+    assert!(outcome.saved && outcome.name.as_str() == "nap");
+    assert!(
+        !workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved,
+        "an equivalent definition is not saved again"
+    );
     assert_eq!(workflows.keep_definition(&library, machine("nap", 2).into()).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
@@ -69,7 +72,7 @@ async fn completed_run_is_kept_once_found_by_name_and_counted() {
 }
 
 #[tokio::test]
-async fn number_of_listed_names_is_bounded() {
+async fn number_of_available_names_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let workflows = without_functions();
@@ -84,7 +87,7 @@ async fn number_of_listed_names_is_bounded() {
 }
 
 #[tokio::test]
-async fn held_lock_delays_writers_only_for_a_while() {
+async fn writers_fail_after_waiting_for_a_held_lock() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let disk = BlockingPool::new();
@@ -102,12 +105,12 @@ async fn held_lock_delays_writers_only_for_a_while() {
     drop(lock);
     assert!(
         patient.keep_definition(&library, machine("third", 3).into()).await.unwrap().saved,
-        "the turns were given back"
+        "waiting writers have released their permits"
     );
 }
 
 #[test]
-fn read_only_library_can_be_read_and_names_the_remedy() {
+fn read_only_library_is_readable_and_errors_name_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let folders = LibrarySearch::for_caller(&caller).folders();
@@ -117,20 +120,20 @@ fn read_only_library_can_be_read_and_names_the_remedy() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
     // Tests may run as root, who bypasses permissions; a thread can change its user.
-    let as_somebody = || {
+    let unprivileged = || {
         if rustix::process::geteuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        let refused = crate::verbs::create(&folders, &empty(), &verb("other"), &Author::default()).error.unwrap();
+        let error = crate::verbs::create(&folders, &empty(), &verb("other"), &Author::default()).error.unwrap();
         let expected = format!("The workflow was not saved: the library '{}' is read-only", folders.first.display());
-        assert!(refused.starts_with(&expected), "{refused}");
-        assert!(refused.contains("Set STEPLATCH_LIBRARY to a writable directory"), "{refused}");
-        let refused = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err().to_string();
-        assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.contains("Set STEPLATCH_LIBRARY to a writable directory"), "{error}");
+        let error = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err().to_string();
+        assert!(error.starts_with("Workflow 'nap' was not removed: the library '"), "{error}");
         assert_eq!(available_names(&folders, &empty()), ["nap"]);
         assert!(look_up(&folders, &empty(), "nap").is_ok());
     };
-    std::thread::scope(|scope| scope.spawn(as_somebody).join().unwrap());
+    std::thread::scope(|scope| scope.spawn(unprivileged).join().unwrap());
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o755)).unwrap();
 }

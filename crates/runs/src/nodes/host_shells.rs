@@ -39,11 +39,11 @@ impl HostShells {
         }
         if reply.awaiting_input {
             let reason = "The command asks for input at its terminal, and a node has none to give.".to_owned();
-            return HostCommandEnd::Failed { why: reason };
+            return HostCommandEnd::Failed { reason };
         }
         if !reply.success && reply.exit_code.is_none() {
             let reason = reply.error.unwrap_or_else(|| "The command was not run.".to_owned());
-            return HostCommandEnd::Failed { why: reason };
+            return HostCommandEnd::Failed { reason };
         }
         let rest = reply.omitted.map(|omitted| (omitted.tail.unwrap_or_default(), omitted.bytes));
         HostCommandEnd::Ended { output: reply.output, rest, exit_code: reply.exit_code }

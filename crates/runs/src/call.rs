@@ -1,6 +1,5 @@
 //! Nodes and graphs that a machine calls.
-//!
-//! A node that makes calls itself becomes a separate run, which the next daemon finds by the name of the step. For any
+//! A node that makes calls itself becomes a separate run, which the next daemon finds by the step's name. For any
 //! other node, a restarted daemon cannot know whether an earlier one called it.
 
 use std::sync::Arc;
@@ -39,16 +38,16 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
     let (id, input, timeout) = match Command::parse(name, Value::Object(params)) {
         Some(Ok((Command::RunNode(RunNode { node_id, input, timeout }), _))) => (node_id, input, timeout),
         Some(Ok((Command::RunGraph(RunGraph { graph_id, input, timeout }), _))) => (graph_id, input, timeout),
-        Some(Err(invalid)) => return refused(invalid.to_string()),
-        _ => return refused(format!("there is no verb '{name}'")),
+        Some(Err(invalid)) => return refused_outcome(invalid.to_string()),
+        _ => return refused_outcome(format!("there is no verb '{name}'")),
     };
     let timeout = timeout.map(TimeSpan::from_seconds);
     let project = match shared.projects.find_project(caller).await {
         Ok(project) => project,
-        Err(error) => return refused(error.to_string()),
+        Err(error) => return refused_outcome(error.to_string()),
     };
     if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins::check_node(pins, &project, &id)) {
-        return refused(error.to_string());
+        return refused_outcome(error.to_string());
     }
     match project.kind(&id) {
         Some(NodeKind::Graph(_)) => {}
@@ -57,20 +56,20 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
         Some(kind) if attempt.is_repeated() && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
             let call = NodeCall { id, input, timeout, graph };
-            return outcome_of(shared.nodes.call(caller, &project, call, None).await);
+            return to_outcome(shared.nodes.call(caller, &project, call, None).await);
         }
     }
-    let key = StartKey::of_step(step.to_string());
+    let key = StartKey::for_step(step.to_string());
     let begin = || shared.begin_call(caller, &project, id.clone(), input.clone(), timeout, Some(key.clone()));
     let run = match begin_for_step(StartError::lacks_room, begin).await {
         Ok(run) => run,
-        Err(error) => return refused(error.to_string()),
+        Err(error) => return refused_outcome(error.to_string()),
     };
     let _cancel_guard = CancelOnDrop::new(shared, run.clone());
     run.finished().await;
     match function::node_call_result(shared, &run).await {
-        Ok(reply) => outcome_of(reply),
-        Err(error) => outcome_of(without_result(&NodeCall { id, input, timeout, graph }, &error)),
+        Ok(reply) => to_outcome(reply),
+        Err(error) => to_outcome(no_result_reply(&NodeCall { id, input, timeout, graph }, &error)),
     }
 }
 
@@ -95,7 +94,7 @@ impl Runs {
     async fn call_in_project(&self, caller: &Arc<Caller>, request: NodeCall, step: Option<String>) -> NodeReply {
         let project = match self.shared.projects.find_project(caller).await {
             Ok(project) => project,
-            Err(error) => return nodes::refused(&request, None, error.to_string()),
+            Err(error) => return nodes::refusal(&request, None, error.to_string()),
         };
         let makes_calls = match project.kind(&request.id) {
             Some(NodeKind::Graph(_)) => true,
@@ -108,26 +107,26 @@ impl Runs {
         let NodeCall { id, input, timeout, .. } = request.clone();
         let reply = self.call_node(caller, &project, id, input, timeout, step).await;
         reply.unwrap_or_else(|error| match error {
-            NodeCallError::NotStarted(error) => nodes::refused(&request, None, error.to_string()),
-            NodeCallError::NoResult(error) => without_result(&request, &error),
+            NodeCallError::NotStarted(error) => nodes::refusal(&request, None, error.to_string()),
+            NodeCallError::NoResult(error) => no_result_reply(&request, &error),
         })
     }
 }
 
-/// Returns the reply to a call whose run ended without a result.
-fn without_result(request: &NodeCall, error: &CallResultError) -> NodeReply {
+/// Returns the reply to a call whose run finished without a result.
+fn no_result_reply(request: &NodeCall, error: &CallResultError) -> NodeReply {
     let run_id = Some(error.run().to_string());
-    NodeReply { run_id, ..nodes::refused(request, Some(error.error_type()), error.to_string()) }
+    NodeReply { run_id, ..nodes::refusal(request, Some(error.error_type()), error.to_string()) }
 }
 
-fn outcome_of(reply: NodeReply) -> Outcome {
+fn to_outcome(reply: NodeReply) -> Outcome {
     match serde_json::to_value(reply) {
         Ok(Value::Object(result)) => Outcome::Finished { result },
-        _ => refused("the node returned output that is not JSON".to_owned()),
+        _ => refused_outcome("the node's output is not JSON".to_owned()),
     }
 }
 
-fn refused(error: String) -> Outcome {
+fn refused_outcome(error: String) -> Outcome {
     let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
     Outcome::Finished { result: Map::from_iter(fields) }
 }

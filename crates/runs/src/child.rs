@@ -1,4 +1,4 @@
-//! Child runs of a machine: ordinary runs that end with their parent.
+//! Child runs of a state machine: ordinary runs that end with their parent.
 
 mod error;
 
@@ -27,7 +27,7 @@ use crate::quota::DescendantQuota;
 use crate::result_error::ResultError;
 pub(super) use error::{ChildError, ChildStartError};
 
-/// Maximum wait for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
+/// Time limit for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason for the cancellation of an abandoned child.
@@ -53,10 +53,10 @@ pub(super) fn perform(
         let begin_child = |id| begin(&shared, &caller, id, step.clone(), child.clone(), EngineKind::Sqlite);
         let child = match RunningChild::start(&shared, &parent, &step, begin_child).await {
             Ok(child) => child,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refused_outcome(error.to_string()),
         };
         let deadline_passed = shared.clock.deadline(timeout.map(|timeout| shared.clock.now().after(timeout)));
-        let is_over_in_time = async {
+        let finished_in_time = async {
             tokio::select! {
                 biased;
                 () = child.run.finished() => true,
@@ -64,7 +64,7 @@ pub(super) fn perform(
                 never = report_waits(&child.run, &parent, &step) => match never {},
             }
         };
-        if !is_over_in_time.await {
+        if !finished_in_time.await {
             give_up(&child.run).await;
             // A child that completed before its cancellation has an outcome, with the terminals that it leaves open.
             if child.run.state() != RunState::Completed {
@@ -119,7 +119,7 @@ impl RunningChild {
                 begin_for_step(ChildError::lacks_room, begin).await?
             }
         };
-        // A paused parent pauses its child too. A finished parent, or a parent with this entry, ignores the
+        // A paused parent also pauses its child. A finished parent, or a parent with this entry, ignores the
         // input.
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         let cancel = CancelOnDrop::new(shared, run.clone());
@@ -127,16 +127,16 @@ impl RunningChild {
     }
 }
 
-/// Notifies the parent whenever its child starts to wait, starts or stops waiting for a person, or continues.
+/// Notifies the parent whenever its child starts waiting, starts or stops waiting for a person, or continues.
 pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
-        let waits_now = |now: &RunStatus| (now.waits(), now.asks_person);
-        let reported = waits_now(&progress.borrow_and_update());
-        let (waits, _) = reported;
+        let current_waits = |now: &RunStatus| (now.waits(), now.asks_person);
+        let reported_waits = current_waits(&progress.borrow_and_update());
+        let (waits, _) = reported_waits;
         // A repeated input has no effect.
         parent.send(Input::ChildWaits { step: step.clone(), waits });
-        if progress.wait_for(|now| waits_now(now) != reported).await.is_err() {
+        if progress.wait_for(|now| current_waits(now) != reported_waits).await.is_err() {
             // The run has finished, and its waiters are notified separately.
             std::future::pending::<()>().await;
         }
@@ -153,8 +153,8 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
     set("run_id", run.id.as_str().into());
     set("status", state.name().into());
     set("workflow_name", run.about.workflow.clone().into());
-    if let Some(ended) = run.progress().ended {
-        set("total_elapsed_time", ended.since(run.about.started).as_secs_f64().into());
+    if let Some(finished_at) = run.progress().ended {
+        set("total_elapsed_time", finished_at.since(run.about.started).as_secs_f64().into());
     }
     let mut error = run.progress().error;
     match returned {
@@ -177,8 +177,8 @@ pub(super) async fn give_up(run: &Run) {
     run.wait_until_over(END_TIMEOUT).await;
 }
 
-/// Closes the terminals that a completed run has left to its parent. The parent does not use them: it has ended, or it
-/// abandoned the run just after its completion.
+/// Closes the terminals that a completed run has left to its parent. The parent does not use them: it has finished, or
+/// it abandoned the run just after its completion.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;
@@ -284,7 +284,7 @@ async fn begin(
     Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine, again: None }).await?)
 }
 
-pub(super) fn refused(error: String) -> Outcome {
+pub(super) fn refused_outcome(error: String) -> Outcome {
     let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
     Outcome::Finished { result: Map::from_iter(fields) }
 }

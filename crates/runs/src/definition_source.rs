@@ -49,7 +49,7 @@ pub(super) enum DefinitionSource {
     },
 }
 
-/// Copy of a definition in the library after its run.
+/// A definition's copy in the library after its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LibraryCopy {
     /// True if this run saved the copy.
@@ -65,7 +65,7 @@ pub(super) struct Saving {
     pub(super) saved: Option<String>,
     /// Existing equivalent workflow, which kept the library from saving the definition.
     pub(super) duplicate_of: Option<String>,
-    /// Reason why the library did not save the definition, in a sentence.
+    /// Reason for which the library did not save the definition, as a sentence.
     pub(super) error: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct RunEnding {
     pub(super) completed: bool,
     pub(super) states: u32,
     pub(super) at: Timestamp,
-    /// True if another daemon may have handled the end already.
+    /// True if another daemon may already have handled the end.
     pub(super) is_repeated: bool,
 }
 
@@ -112,18 +112,19 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns the result of saving the definition, for a reply. `unsaved`: the reason why the library did not save it.
-    pub(super) fn saving(&self, copy: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
+    /// Returns the result of saving the definition, for a reply. `save_error`: the reason for which the library did
+    /// not save it.
+    pub(super) fn saving(&self, copy: Option<&LibraryCopy>, save_error: Option<&str>) -> Saving {
         let is_to_keep = matches!(self, Self::ToKeep { .. });
         let name = |saved: bool| copy.filter(|copy| copy.saved == saved).map(|copy| copy.name.to_string());
         Saving {
             saved: name(true),
             duplicate_of: name(false).filter(|_| is_to_keep),
-            error: unsaved.map(|error| format!("Workflow succeeded but saving failed: {error}")),
+            error: save_error.map(|error| format!("Workflow succeeded but saving failed: {error}")),
         }
     }
 
-    /// Returns whether the end of the run changes the library.
+    /// Returns true if the end of the run changes the library.
     pub(super) fn changes_library(&self, completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
@@ -149,7 +150,7 @@ pub(super) enum TargetError {
 pub(super) enum UnsavedError {
     /// The definition contains a secret. Its author can replace the secret by an argument.
     #[error(
-        "the definition contains a secret, and libraries are shared. Make it an argument with \"secret\": true, or say \
+        "the definition contains a secret, and libraries are shared. Make it an argument with \"secret\": true, or set \
          save_on_success: false."
     )]
     Secret,

@@ -13,15 +13,15 @@ use tokio::sync::watch;
 
 use crate::nodes::{ExecutorFactory, Nodes};
 
-/// Notified when a run has changed.
+/// Listener that is notified when a run has changed.
 pub trait RunListener: std::fmt::Debug + Send + Sync {
     /// Handles a change of a run. Must not block.
     fn run_changed(&self, run: &RunId);
 }
 
-/// Chooses the engine of runs that name none.
+/// Chooses the engine for runs that specify none.
 pub trait EnginePolicy: std::fmt::Debug + Send + Sync {
-    /// Returns the engine of a run that names none.
+    /// Returns the engine for a run that specifies none.
     fn default_engine(&self) -> EngineKind;
 }
 
@@ -39,8 +39,8 @@ pub struct RunDependencies {
     /// The declarations of callers' projects.
     pub projects: Projects,
     /// Creates the executors of nodes.
-    pub hands: ExecutorFactory,
-    /// Checks answers of people.
+    pub executors: ExecutorFactory,
+    /// Checks people's answers.
     pub approver: Arc<Approver>,
     /// The keys that sign answers.
     pub passkeys: Arc<Passkeys>,
@@ -50,10 +50,10 @@ pub struct RunDependencies {
     pub secrets: Arc<Redactor>,
     /// Notified whenever a run has changed.
     pub listener: Arc<dyn RunListener>,
-    /// Ends the daemon.
+    /// Stops the daemon.
     pub stop: watch::Sender<Option<ShutdownMode>>,
-    /// The time of runs.
+    /// Clock of runs.
     pub clock: Clock,
-    /// The engine of runs that name none.
+    /// Engine policy for runs that specify no engine.
     pub engine_policy: Arc<dyn EnginePolicy>,
 }

@@ -23,8 +23,8 @@ use crate::result_error::ResultError;
 use crate::run::{Run, RunStatus};
 
 impl Engine {
-    /// Returns the events that followers of a run see, for at most `max_entries` entries from number `from` on. Some
-    /// entries produce no event.
+    /// Returns the events that followers of a run see, for at most `max_entries` entries starting at number `from`.
+    /// Some entries produce no event.
     pub(super) async fn events_for_followers(
         &self,
         run: &Run,
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// Returns the report of a run with this progress, and with the gate at which it waits.
-    pub(super) async fn report_of(
+    pub(super) async fn build_report(
         &self,
         run: &Arc<Run>,
         progress: RunStatus,
@@ -71,7 +71,7 @@ impl Engine {
     /// # Errors
     ///
     /// If reading its result fails.
-    pub(super) async fn value_of(&self, run: &Run) -> Result<Value, ResultError> {
+    pub(super) async fn result_value(&self, run: &Run) -> Result<Value, ResultError> {
         match run.kind() {
             Kind::Machine => machine::value(self, run).await,
             Kind::Function => function::return_value(self, run).await,
@@ -96,7 +96,7 @@ impl Engine {
         let known_runs = match self.journal.runs(filter).await {
             Ok(known_runs) => known_runs,
             Err(error) => {
-                tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
+                tracing::error!(%error, "failed to resume the runs of the last daemon: the journal cannot be read");
                 return;
             }
         };
@@ -110,7 +110,7 @@ impl Engine {
         if cleared.is_none()
             && let Err(error) = self.lock_sealed(&known_runs).await
         {
-            tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
+            tracing::error!(%error, "failed to resume the runs of the last daemon: the journal cannot be read");
             return;
         }
         let locked = self.locked.ids();
@@ -118,7 +118,7 @@ impl Engine {
         let pending = self.resume_all(known_runs, cleared.as_ref(), &locked).await;
         let mut stale = Vec::new();
         for step in unsettled {
-            let Some(run) = run_of(&step) else { continue };
+            let Some(run) = run_of_step(&step) else { continue };
             let is_needed = match pending.get(&run) {
                 Some(Some(steps)) => steps.iter().any(|pending| *pending.to_string() == step),
                 Some(None) => true,
@@ -126,7 +126,7 @@ impl Engine {
                 None => unfinished_ids.contains(&run),
             };
             if !is_needed {
-                // An earlier daemon stored the result, but ended before it settled the step.
+                // An earlier daemon stored the result, but stopped before it settled the step.
                 stale.push((run, step));
             }
         }
@@ -135,11 +135,11 @@ impl Engine {
         tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, stale, queried_connections)));
     }
 
-    /// Settles a step that no run needs any more. Closes the terminal that the step opened if the history does not
+    /// Settles a step that no run needs any longer. Closes the terminal that the step opened if the history does not
     /// mention it: the run ended while the host did not answer.
-    async fn settle_earlier(&self, run: &RunId, step: &str) {
+    async fn settle_stale_step(&self, run: &RunId, step: &str) {
         let records = self.journal.read(run, 1).await.unwrap_or_default();
-        // Without a history, possibly only the other machine claims that the run exists.
+        // Without a history, possibly only the remote host claims that the run exists.
         if !records.is_empty()
             && !machine::keeps_terminals(&records)
             && let Ok(Some(session)) = self.sessions.opened_by(step).await
@@ -151,9 +151,9 @@ impl Engine {
         self.sessions.settle(step);
     }
 
-    /// Resumes runs that another daemon left, in the order in which they began. `key` opens sealed runs. A run whose
-    /// parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each resumed
-    /// run still needs; `None` if this daemon does not know them.
+    /// Resumes runs that another daemon left, in the order in which they started. `key` unseals sealed runs. A run
+    /// whose parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each
+    /// resumed run still needs; `None` if this daemon does not know them.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         known_runs: Vec<KnownRun>,
@@ -165,15 +165,15 @@ impl Engine {
         for known in known_runs {
             let id = known.run.clone();
             let run = Run::from_journal(known.clone());
-            let found = match run.kind() {
+            let recovered_run = match run.kind() {
                 Kind::Machine => self.recover_run::<MachineRun>(known, key, &mut callers).await,
                 Kind::Function => self.recover_run::<FunctionRun>(known, key, &mut callers).await,
                 Kind::Remote => self.recover_run::<RemoteRun>(known, key, &mut callers).await,
             };
-            match found {
-                Ok(found) => recovered.push(found),
+            match recovered_run {
+                Ok(recovered_run) => recovered.push(recovered_run),
                 Err(reason) => {
-                    tracing::error!(run = %id, reason = reason.to_string(), "a run is not resumed");
+                    tracing::error!(run = %id, reason = reason.to_string(), "failed to resume a run");
                     self.broken().insert(id, reason);
                 }
             }
@@ -182,18 +182,21 @@ impl Engine {
         recovered.iter().rev().for_each(|run| run.publish());
         // All runs are registered before the first one continues, since a run may wait for another.
         let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
-            recovered.iter().map(|found| (&found.run().id, found)).collect();
+            recovered.iter().map(|recovered_run| (&recovered_run.run().id, recovered_run)).collect();
         let is_orphan = |run: &&Arc<Run>| {
             run.about.parent.as_ref().is_some_and(|step| {
                 !by_id.get(&step.run).is_some_and(|parent| parent.awaits(step)) && !locked.contains(&step.run)
             })
         };
-        let orphans: Vec<Arc<Run>> = recovered.iter().map(|found| found.run()).filter(is_orphan).cloned().collect();
+        let orphans: Vec<Arc<Run>> =
+            recovered.iter().map(|recovered_run| recovered_run.run()).filter(is_orphan).cloned().collect();
         if !recovered.is_empty() {
             tracing::info!(runs = recovered.len(), "runs of the last daemon are resumed");
         }
-        let pending: HashMap<RunId, Option<Vec<StepId>>> =
-            recovered.iter().map(|found| (found.run().id.clone(), found.pending_steps())).collect();
+        let pending: HashMap<RunId, Option<Vec<StepId>>> = recovered
+            .iter()
+            .map(|recovered_run| (recovered_run.run().id.clone(), recovered_run.pending_steps()))
+            .collect();
         let are_all_known = pending.values().all(Option::is_some);
         self.sessions
             .mark_uncertain(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all_known);
@@ -207,12 +210,12 @@ impl Engine {
     }
 }
 
-/// Settles the `stale` steps, then unneeded steps of hosts that the daemon reaches later, such as hosts on other
-/// machines. A run in progress settles its own steps.
+/// Settles the `stale` steps, then unneeded steps of hosts that the daemon reaches later, such as
+/// remote hosts. A run in progress settles its own steps.
 async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut queried_connections: BTreeSet<u64>) {
     for (run, step) in stale {
         let Some(engine) = shared.upgrade() else { return };
-        engine.settle_earlier(&run, &step).await;
+        engine.settle_stale_step(&run, &step).await;
     }
     loop {
         let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.clone()) else { return };
@@ -220,10 +223,10 @@ async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut que
         let steps = sessions.unsettled(&mut queried_connections).await;
         let Some(engine) = shared.upgrade() else { return };
         for step in steps {
-            let Some(run) = run_of(&step) else { continue };
+            let Some(run) = run_of_step(&step) else { continue };
             match engine.find(&run).await {
                 Ok(Some(found)) if !found.state().is_over() => {}
-                Ok(_) => engine.settle_earlier(&run, &step).await,
+                Ok(_) => engine.settle_stale_step(&run, &step).await,
                 // The journal is unreadable now.
                 Err(_) => {}
             }
@@ -234,6 +237,6 @@ async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut que
 }
 
 /// Returns the run of a step.
-fn run_of(step: &str) -> Option<RunId> {
+fn run_of_step(step: &str) -> Option<RunId> {
     step.split('/').next()?.parse().ok()
 }

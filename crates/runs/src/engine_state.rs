@@ -37,7 +37,7 @@ use crate::secret_answers::SecretAnswers;
 /// Maximum number of workflow names in a reply.
 const MAX_NAMED_WORKFLOWS: usize = 50;
 
-/// Maximum number of runs in progress, since each needs memory until it ends.
+/// Maximum number of runs in progress, since each needs memory until it finishes.
 const MAX_RUNS: usize = 10_000;
 
 /// Time that the private data of a finished run may stay in the log.
@@ -52,7 +52,7 @@ pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500
 /// Inverse of the fraction of finished runs to delete at a time when the journal is full.
 const EVICTION_DIVISOR: usize = 16;
 
-/// Number of ended runs after which the daemon deletes expired runs.
+/// Number of finished runs after which the daemon deletes expired runs.
 const RUNS_PER_CLEANUP: usize = 50;
 
 /// Maximum number of long histories to read at the same time.
@@ -61,7 +61,7 @@ const MAX_READERS: usize = 2;
 /// Rules for keeping finished runs. The daemon deletes a run when either rule no longer keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Maximum number of finished runs to keep, the newest ones.
+    /// Maximum number of finished runs to keep, newest first.
     pub most: usize,
     /// Maximum age of a finished run.
     pub time: Option<Duration>,
@@ -88,7 +88,7 @@ pub(super) struct Engine {
     /// Nodes that machines call.
     pub(super) nodes: Arc<Nodes>,
     pub(super) projects: Projects,
-    pub(super) hands: ExecutorFactory,
+    pub(super) executors: ExecutorFactory,
     pub(super) approver: Arc<Approver>,
     /// The keys that sign answers.
     pub(super) passkeys: Arc<Passkeys>,
@@ -120,7 +120,7 @@ pub(super) struct Engine {
     pub(super) stopping: CancellationToken,
     /// Returns the unused memory of runs to the system.
     memory: MemoryReturn,
-    /// Ends the daemon when cancelled.
+    /// Stops the daemon.
     stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
     pub(super) retention: RetentionPolicy,
@@ -128,8 +128,8 @@ pub(super) struct Engine {
     pub(super) emptying: AtomicBool,
     /// Limits the concurrent readers of long histories, so that they block no other work.
     pub(super) readers: Arc<Semaphore>,
-    /// Runs that ended since the last deletion.
-    pub(super) ended: AtomicUsize,
+    /// Number of runs that finished since the last deletion.
+    pub(super) finished_count: AtomicUsize,
 }
 
 impl Engine {
@@ -154,7 +154,7 @@ impl Engine {
             workers,
             nodes,
             projects,
-            hands,
+            executors,
             approver,
             passkeys,
             remotes,
@@ -174,7 +174,7 @@ impl Engine {
             workers,
             nodes,
             projects,
-            hands,
+            executors,
             approver,
             passkeys,
             remotes,
@@ -196,7 +196,7 @@ impl Engine {
             retention,
             emptying: AtomicBool::new(false),
             readers: Arc::new(Semaphore::new(MAX_READERS)),
-            ended: AtomicUsize::new(0),
+            finished_count: AtomicUsize::new(0),
         }
     }
 
@@ -252,11 +252,11 @@ impl Engine {
         if let Some(run) = self.driven(id).or_else(|| self.locked.get(id)) {
             return Ok(Some(run));
         }
-        Ok(self.journal.find(id).await?.map(|known| self.run_of(known)))
+        Ok(self.journal.find(id).await?.map(|known| self.to_run(known)))
     }
 
     /// Returns the run of a journal record.
-    pub(super) fn run_of(&self, known: KnownRun) -> Arc<Run> {
+    pub(super) fn to_run(&self, known: KnownRun) -> Arc<Run> {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
@@ -265,12 +265,12 @@ impl Engine {
         }
         let reason = self.broken().get(&known.run).map(ToString::to_string);
         let Some(reason) = reason else { return Arc::new(Run::from_journal(known)) };
-        let trouble = Some(format!("{reason}; cancel the run to write it off"));
-        Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
+        let blocked_reason = Some(format!("{reason}; cancel the run to write it off"));
+        Arc::new(Run::from_journal(known).with_changed_progress(|now| RunStatus { blocked_reason, ..now }))
     }
 
     /// Removes a finished run from the runs in progress. Its end is in the journal.
-    pub(super) fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
+    pub(super) fn remove_finished(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
         let shared = self.clone();
         if had_secrets {
@@ -284,7 +284,7 @@ impl Engine {
                 shared.memory.record_freed();
             });
         }
-        if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(RUNS_PER_CLEANUP) {
+        if (self.finished_count.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(RUNS_PER_CLEANUP) {
             let shared = self.clone();
             tokio::spawn(async move { shared.forget_finished().await });
         }
@@ -296,10 +296,10 @@ impl Engine {
             match self.journal.empty_log().await {
                 Ok(true) => return,
                 Ok(false) => tokio::time::sleep(RETRY_PAUSES.0).await,
-                Err(error) => return tracing::warn!(%error, "the log of the journal is not emptied"),
+                Err(error) => return tracing::warn!(%error, "failed to empty the log of the journal"),
             }
         }
-        tracing::warn!("the log of the journal is not emptied, because another process reads it");
+        tracing::warn!("failed to empty the log of the journal, because another process reads it");
     }
 
     /// Deletes finished runs that the rules do not keep.
@@ -310,11 +310,11 @@ impl Engine {
         });
         let retention = Retention { keep: self.retention.most, finished_since: since };
         if let Err(error) = self.journal.forget_finished(retention).await {
-            tracing::warn!(%error, "finished runs are kept longer than they should be");
+            tracing::warn!(%error, "failed to delete expired finished runs");
         }
     }
 
-    /// Deletes some of the oldest finished runs, to make room for runs in progress. Returns whether there were any.
+    /// Deletes some of the oldest finished runs, to make room for runs in progress. Returns true if there were any.
     pub(super) async fn make_room(&self) -> bool {
         let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
@@ -366,7 +366,7 @@ impl Engine {
                     return Some(last);
                 }
                 Ok(Appended::Existing { run: existing }) => {
-                    tracing::error!(%run, %existing, "an append without a key was mistaken for a repeated one");
+                    tracing::error!(%run, %existing, "the journal treated an append without a key as a repeated start");
                     return None;
                 }
                 Err(AppendError::Storage(StorageError::NotOwner { .. })) => {
@@ -374,15 +374,15 @@ impl Engine {
                     return None;
                 }
                 Err(error @ AppendError::Conflict { .. }) => {
-                    tracing::error!(%run, %error, "a run is driven twice");
+                    tracing::error!(%run, %error, "two daemons drive the same run");
                     return None;
                 }
                 Err(AppendError::Storage(StorageError::Closed)) => return None,
                 Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => continue,
                 Err(AppendError::Storage(error)) => {
                     tracing::warn!(%run, %error, "a run waits for its journal");
-                    let trouble = format!("the run continues when its next step can be stored: {error}");
-                    progress.send_modify(|progress| progress.trouble = Some(trouble));
+                    let blocked_reason = format!("the run continues when its next step can be stored: {error}");
+                    progress.send_modify(|progress| progress.blocked_reason = Some(blocked_reason));
                 }
             }
             tokio::select! {
@@ -395,7 +395,7 @@ impl Engine {
     /// Ends this daemon, because another one has taken over the journal. This happens after the removal of the lock
     /// file.
     fn give_way(&self) {
-        tracing::error!("another daemon uses this state directory now, so this one stops");
+        tracing::error!("another daemon has taken over this state directory; stopping");
         self.stop.send_replace(Some(ShutdownMode::GiveWay));
     }
 
@@ -405,9 +405,9 @@ impl Engine {
     ///
     /// If the journal does not store it.
     pub(super) async fn write_off(&self, run: &Run) -> Result<(), AppendError> {
-        let RunStatus { seq, error, trouble, .. } = run.progress();
+        let RunStatus { seq, error, blocked_reason, .. } = run.progress();
         let (state, ended) = (RunState::Cancelled, Some(self.clock.now()));
-        let progress = RunStatus { seq, state, ended, error: trouble.or(error), ..RunStatus::default() };
+        let progress = RunStatus { seq, state, ended, error: blocked_reason.or(error), ..RunStatus::default() };
         self.write_summary(run, &progress).await?;
         self.broken().remove(&run.id);
         Ok(())
@@ -437,7 +437,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether the parent run is locked.
+    /// Returns true if the parent run is locked.
     pub(super) fn is_parent_locked(&self, parent: Option<&StepId>) -> bool {
         parent.is_some_and(|step| self.locked.contains(&step.run))
     }
@@ -447,7 +447,7 @@ impl Engine {
     pub(super) async fn wait_until_parent_opens(&self, parent: Option<&StepId>) -> bool {
         let Some(step) = parent else { return true };
         tokio::select! {
-            () = self.locked.opened(&step.run) => true,
+            () = self.locked.wait_until_unlocked(&step.run) => true,
             () = self.stopping.cancelled() => false,
         }
     }
@@ -461,6 +461,6 @@ impl Engine {
 pub(super) async fn open_journal(path: PathBuf, max_bytes: Option<u64>) -> Result<SqliteJournal, OpenError> {
     let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most: max_bytes };
     let opening = path.clone();
-    let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
-    opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))
+    let result = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
+    result.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))
 }

@@ -19,7 +19,7 @@ pub struct RunEvents {
     shared: Arc<Engine>,
     run: Arc<Run>,
     next: u64,
-    /// Number of events that remain to send, if the follower limits their number.
+    /// Number of events still to send, if the follower limits their number.
     remaining: Option<u64>,
 }
 
@@ -61,8 +61,8 @@ impl RunEvents {
         let last = self.run.progress().seq;
         let mut events = Vec::new();
         while self.next <= last {
-            let page_size =
-                usize::try_from(last - self.next + 1).map_or(MAX_PAGE_ENTRIES, |left| left.min(MAX_PAGE_ENTRIES));
+            let page_size = usize::try_from(last - self.next + 1)
+                .map_or(MAX_PAGE_ENTRIES, |remaining| remaining.min(MAX_PAGE_ENTRIES));
             let page = self.shared.events_for_followers(&self.run, self.next, page_size).await?;
             if page.is_empty() {
                 break;
@@ -83,17 +83,17 @@ impl RunEvents {
         let mut progress = self.run.follow();
         loop {
             let (last, is_over) = {
-                let seen = progress.borrow_and_update();
-                (seen.seq, seen.state.is_over())
+                let status = progress.borrow_and_update();
+                (status.seq, status.state.is_over())
             };
             // The end of a run follows the cleanup of its resources.
             while self.next <= last && self.remaining != Some(0) {
-                let page_size =
-                    usize::try_from(last - self.next + 1).map_or(MAX_PAGE_ENTRIES, |left| left.min(MAX_PAGE_ENTRIES));
+                let page_size = usize::try_from(last - self.next + 1)
+                    .map_or(MAX_PAGE_ENTRIES, |remaining| remaining.min(MAX_PAGE_ENTRIES));
                 let events = match self.shared.events_for_followers(&self.run, self.next, page_size).await {
                     Ok(events) => events,
                     Err(error) => {
-                        tracing::error!(run = %self.run.id, %error, "a history cannot be followed");
+                        tracing::error!(run = %self.run.id, %error, "failed to read a history for a follower");
                         let data = json!({"error": format!("the history cannot be read: {error}")});
                         let event = envelope(&self.run, self.next, RunEvent::UNREADABLE, data, clock::now_iso8601());
                         return sink.event(request_id, &event).await;
@@ -108,7 +108,7 @@ impl RunEvents {
                     let Some(mut event) = entry else { continue };
                     self.shared.secrets.mask_fields(&mut event.data);
                     sink.event(request_id, &event).await?;
-                    self.remaining = self.remaining.map(|left| left.saturating_sub(1));
+                    self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(1));
                     if self.remaining == Some(0) {
                         return Ok(());
                     }
@@ -145,8 +145,8 @@ pub(super) fn add_author(data: &mut Value, by: Option<By>) {
     let By { who, through, proof, shown, signed, required } = by.unwrap_or_default();
     data["by"] = who.into();
     data["through"] = through.into();
-    let name_of = |proof: Proof| proof.name().to_owned();
-    for (name, value) in [("proof", proof.map(name_of)), ("required", required.map(name_of)), ("shown", shown)] {
+    let proof_name = |proof: Proof| proof.name().to_owned();
+    for (name, value) in [("proof", proof.map(proof_name)), ("required", required.map(proof_name)), ("shown", shown)] {
         if let Some(value) = value {
             data[name] = value.into();
         }

@@ -9,4 +9,4 @@ pub use answer::GateAnswer;
 pub(crate) use answer::{GateProof, VerifiedAnswer};
 pub(crate) use closed_gate::{ClosedGate, GateEnd};
 pub(crate) use error::{AmbiguousGate, AnswerError, ClosedGateError, NotWaiting};
-pub(crate) use open_gate::{OpenGate, reported};
+pub(crate) use open_gate::{OpenGate, shorten_for_report};

@@ -23,20 +23,20 @@ pub(super) const LOCKED: &str = "the run waits for a person and is locked since 
 /// The locked runs of a daemon.
 #[derive(Debug, Default)]
 pub(super) struct LockedRuns {
-    runs: SyncMutex<HashMap<RunId, Driverless>>,
+    runs: SyncMutex<HashMap<RunId, UndrivenRun>>,
     /// Ids of the locked runs, until each run has its driver.
     pub(crate) ids: watch::Sender<HashSet<RunId>>,
-    /// Held to open or cancel locked runs, so that no run is both opened and cancelled.
-    pub(crate) opening: Mutex<()>,
+    /// Held to open or cancel locked runs, so that no run is both unlocked and cancelled.
+    pub(crate) unlock_lock: Mutex<()>,
     /// Changes whenever a passphrase is set or removed.
     pub(crate) key_changes: watch::Sender<u64>,
 }
 
-/// A run with the data that its driver needs. Followers of a locked run keep following it after the unlocking.
-pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
+/// A run with the data that its driver needs. Followers of a locked run keep following it after it is unlocked.
+pub(super) type UndrivenRun = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {
-    pub(crate) fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driverless>> {
+    pub(crate) fn runs(&self) -> MutexGuard<'_, HashMap<RunId, UndrivenRun>> {
         self.runs.lock()
     }
 
@@ -59,7 +59,7 @@ impl LockedRuns {
     }
 
     /// Waits until a run is not locked: it has a driver, or has finished.
-    pub(super) async fn opened(&self, run: &RunId) {
+    pub(super) async fn wait_until_unlocked(&self, run: &RunId) {
         // This struct owns the sender.
         let _ = self.ids.subscribe().wait_for(|ids| !ids.contains(run)).await;
     }

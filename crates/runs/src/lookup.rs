@@ -1,11 +1,10 @@
-//! Finding the run that a client names.
-//!
-//! The text of a client becomes a [`RunId`] here, once. The code below names runs by their ids.
+//! Lookup of the run that a client names.
+//! A client's text becomes a [`RunId`] only here. All other code refers to runs by their ids.
 
 use steplatch_ids::RunId;
 use steplatch_store::StorageError;
 
-/// Maximum characters of an unknown id that an error repeats.
+/// Maximum length of an unknown id in an error, in characters.
 const MAX_ID_CHARS: usize = 80;
 
 /// Failure to find a run.
@@ -14,7 +13,7 @@ pub(crate) enum RunLookupError {
     /// The journal is unreadable.
     #[error("the runs cannot be read: {0}")]
     Unreadable(#[from] StorageError),
-    /// No run has the id, or the text is not an id.
+    /// No run has the id, or the string is not an id.
     #[error("Workflow run '{id}' not found; list_runs lists the runs")]
     NotFound {
         /// The unknown id, at most 80 characters.

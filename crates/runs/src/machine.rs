@@ -1,4 +1,4 @@
-//! Machines: recording and performing what the crate `workflow` decides.
+//! State machines: recording and performing the decisions of the crate `workflow`.
 
 mod act;
 mod begin;
@@ -18,6 +18,6 @@ pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
 pub(crate) use history::keeps_terminals;
 pub(crate) use outcome::{outcome, value};
-pub(crate) use rehearsal::rehearsed;
+pub(crate) use rehearsal::rehearsal_report;
 pub(crate) use report::{MAX_TEXT_CHARS, build_report, next_step, shorten};
 pub(crate) use run::{MachineRun, TERMINAL, sessions_at_gate};

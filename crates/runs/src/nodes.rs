@@ -34,7 +34,7 @@ pub(crate) use panes::PtyNodes;
 pub use performer::ExecutorFactory;
 pub(crate) use performer::NodeExecutor;
 
-/// Time limit for calls to end their processes when the daemon ends.
+/// Time limit for calls to stop their processes when the daemon stops.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Calls of nodes outside a run, for all projects.
@@ -72,13 +72,13 @@ impl Nodes {
         }
     }
 
-    /// Interrupts the calls in progress, and waits a moment for their end.
+    /// Interrupts the calls in progress, and waits briefly until they finish.
     #[boxed]
     pub async fn close(&self) {
         self.closing.cancel();
         self.tasks.close();
         if tokio::time::timeout(END_TIMEOUT, self.tasks.wait()).await.is_err() {
-            tracing::warn!(calls = self.tasks.len(), "calls of nodes did not end in time");
+            tracing::warn!(calls = self.tasks.len(), "calls of nodes did not finish in time");
         }
     }
 
@@ -91,7 +91,7 @@ impl Nodes {
         step: Option<String>,
     ) -> NodeReply {
         if let Err(error) = check(project, &request) {
-            return refused(&request, Some("not_found"), error.to_string());
+            return refusal(&request, Some("not_found"), error.to_string());
         }
         let project = project.clone();
         let interrupt = self.closing.child_token();
@@ -107,11 +107,11 @@ impl Nodes {
             Err(OnceError::OtherCall) => {
                 let error =
                     "This step has already made another call, so this call was not made; give it a different name.";
-                refused(&refused_request, None, error.to_owned())
+                refusal(&refused_request, None, error.to_owned())
             }
             Err(OnceError::Lost) => {
-                let error = "The node was called as this step before, and what came of it is not known any more; it was not called again.";
-                refused(&refused_request, Some("unknown"), error.to_owned())
+                let error = "This step has already called the node, and the result is no longer known; the node was not called again.";
+                refusal(&refused_request, Some("unknown"), error.to_owned())
             }
         }
     }
@@ -125,8 +125,8 @@ impl Nodes {
     ) -> impl Future<Output = NodeReply> + Send + 'static {
         let panes = {
             let mut panes = self.panes.lock();
-            let of_project = || self.executors.panes(format!("nodes of {}", project.folder.display()));
-            panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
+            let new_panes = || self.executors.panes(format!("nodes of {}", project.folder.display()));
+            panes.entry(project.folder.clone()).or_insert_with(new_panes).clone()
         };
         let performer = self.executors.performer(caller, project.folder.clone(), panes);
         let timeout = request.timeout.and_then(TimeSpan::duration);
@@ -156,7 +156,7 @@ fn check(project: &Project, request: &NodeCall) -> Result<(), NodeRefusal> {
 }
 
 /// Returns the reply to a refused call.
-pub(crate) fn refused(request: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
+pub(crate) fn refusal(request: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
     NodeReply {
         error: Some(error),
         error_type: kind.map(str::to_owned),

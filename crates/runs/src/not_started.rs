@@ -1,4 +1,4 @@
-//! The reply to a start that began no run.
+//! Reply to a request that started no run.
 
 use steplatch_protocol::RunReply;
 

@@ -20,9 +20,9 @@ pub(super) enum Environment {
 }
 
 impl Environment {
-    /// Returns the part that a machine needs. `None` for a machine that opens nothing, calls nothing and moves no
-    /// files.
-    pub(super) fn of_machine(definition: &Definition) -> Self {
+    /// Returns the part that a machine needs. `Empty` for a machine that opens nothing, calls nothing and
+    /// transfers no files.
+    pub(super) fn for_machine(definition: &Definition) -> Self {
         let opens = |state: &State| {
             matches!(
                 state.action().tool(),
@@ -84,7 +84,7 @@ impl ResumeContext {
         serde_json::to_string(self).unwrap_or_else(|_| {
             // The journal cannot store a directory whose name is not UTF-8. Store the other data.
             let folder = PathBuf::from("/");
-            serde_json::to_string(&Self { folder, ..self.clone() }).expect("everything else is text")
+            serde_json::to_string(&Self { folder, ..self.clone() }).expect("all other data is text")
         })
     }
 
@@ -96,6 +96,6 @@ impl ResumeContext {
         let approved_terminals = approved_terminals.map(Arc::new);
         let own = Caller::unnamed(folder, environment);
         let caller = Caller { name, person, pins, approved_at, approved_terminals, ..own };
-        (caller, Seal::knowing(secrets))
+        (caller, Seal::with_secrets(secrets))
     }
 }

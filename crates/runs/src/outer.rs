@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use mirror::Mirror;
 use openings::Openings;
-pub(crate) use perform::begun_here;
+pub(crate) use perform::start_answer;
 pub use worker::{WorkerRequests, WorkerToken};
 
 /// Time limit for the engine to accept an input, including the wait for the worker. Shorter than the wait of a
@@ -44,7 +44,7 @@ pub(crate) enum MirrorMessage {
     Events(EventBatch),
     /// The engine has the run, or could not start it for this reason.
     Started(Result<(), String>),
-    /// The engine has ended the run on its own. Contains a description of this end.
+    /// The engine has ended the run on its own, as described here.
     Lost(String),
     /// A task of a function, and the sender for its answer. A driver without an answer drops the sender.
     Task(EngineTask, oneshot::Sender<EngineAnswer>),
@@ -201,18 +201,19 @@ impl OuterEngine {
         }
     }
 
-    /// Returns the input with which the engine starts a run that has begun here; `None` if the run is not in progress.
-    pub(crate) fn begun_answer(&self, run: &RunId) -> Option<EngineAnswer> {
+    /// Returns the input with which the engine starts a run that has started here; `None` if the run is not in
+    /// progress.
+    pub(crate) fn started_answer(&self, run: &RunId) -> Option<EngineAnswer> {
         let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
     }
 
-    /// Returns whether a worker is connected.
+    /// Returns true if a worker is connected.
     pub(crate) fn is_served(&self) -> bool {
         !self.state.lock().workers.is_empty()
     }
 
-    /// Returns whether a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
+    /// Returns true if a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
     pub(crate) async fn is_served_soon(&self) -> bool {
         let mut changes = self.changes.subscribe();
         // The channel stays open, because `self` holds its sender.
@@ -221,7 +222,7 @@ impl OuterEngine {
         self.is_served()
     }
 
-    /// Returns whether the daemon started so recently that the previous daemon's workers may not have connected yet.
+    /// Returns true if the previous daemon's workers may still reconnect, since this daemon has only just started.
     fn expects_workers(&self) -> bool {
         self.workers_expected_until.is_some_and(|until| Instant::now() < until)
     }
@@ -232,14 +233,14 @@ impl OuterEngine {
         let mut state = self.state.lock();
         let Some(registration) = state.mirrors.get(run).cloned() else { return };
         let Registration { workflow, is_function: function, first, .. } = registration;
-        let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
+        let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is serializable")).collect();
         let request = EngineRequest::Start { run_id: run.to_string(), workflow, events, function };
         state.unstarted.insert(run.clone(), request.clone());
         state.send_request(request);
     }
 
     /// Requests a report in case the engine ends a run in progress on its own. Each worker that connects receives this
-    /// request, since the worker that started the run may have ended.
+    /// request, since the worker that started the run may have exited.
     pub(crate) fn watch(&self, run: &RunId) {
         self.state.lock().send_request(EngineRequest::Watch { run_id: run.to_string() });
     }
@@ -252,12 +253,12 @@ impl OuterEngine {
         }
     }
 
-    /// Returns whether a run in progress has abandoned a step.
+    /// Returns true if a run in progress has abandoned a step.
     pub(crate) fn is_abandoned(&self, step: &StepId) -> bool {
         self.state.lock().abandoned_steps.get(&step.run).is_some_and(|steps| steps.contains(step))
     }
 
-    /// Requests the cancellation of a run in the engine, now or once a worker connects. Returns whether a worker has
+    /// Requests the cancellation of a run in the engine, now or once a worker connects. Returns true if a worker has
     /// the request or receives it after the start.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
@@ -287,7 +288,7 @@ impl OuterEngine {
                 return InputEnd::Unknown(NOT_SERVED.to_owned());
             };
             state.pending_inputs.insert(number, PendingInput { worker, reply });
-            let input = serde_json::to_value(input).expect("an input is JSON");
+            let input = serde_json::to_value(input).expect("an input is serializable");
             state.send_request(EngineRequest::Input { id: number, run_id: run.to_string(), key, input });
             number
         };
@@ -298,12 +299,12 @@ impl OuterEngine {
             Ok(Err(_)) => {
                 InputEnd::Unknown("the worker of the engine disconnected; check the state of the run".to_owned())
             }
-            Err(_) => InputEnd::Unknown("the engine does not answer; check the state of the run".to_owned()),
+            Err(_) => InputEnd::Unknown("the engine has not answered; check the state of the run".to_owned()),
         }
     }
 
-    /// Returns whether to stop waiting before an input is sent: a worker has started the run, or none is connected and
-    /// none expected.
+    /// Returns true if an input need not wait any longer before it is sent: a worker has started the run, or none is
+    /// connected and none expected.
     fn can_stop_waiting(&self, run: &RunId) -> bool {
         let state = self.state.lock();
         match state.workers.is_empty() {
@@ -312,7 +313,7 @@ impl OuterEngine {
         }
     }
 
-    /// Sends a message to a run in progress. Returns whether the run has a driver.
+    /// Sends a message to a run in progress. Returns true if the run has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
             self.record_started(run);
@@ -399,7 +400,7 @@ impl State {
         self.last_number
     }
 
-    /// Records that the engine has a run, and sends its cancel request if there is one. Returns whether this is a
+    /// Records that the engine has a run, and sends its cancel request if there is one. Returns true if this is a
     /// change.
     fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();

@@ -233,8 +233,8 @@ impl References {
         }
     }
 
-    /// Adds the machine of the terminal that the caller passes to a run.
-    pub(super) fn on_machine(mut self, machine: Option<String>) -> Self {
+    /// Adds the host of the terminal that the caller passes to a run.
+    pub(super) fn with_terminal_host(mut self, machine: Option<String>) -> Self {
         self.hosts.extend(machine);
         self
     }
@@ -249,7 +249,7 @@ fn literal_argument(call: &str) -> Option<&str> {
     (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
 }
 
-/// Data of a definition that determines whether its runs may ask a person.
+/// Data of a definition that determines if its runs may ask a person.
 struct FollowedDefinition {
     /// True if the definition opens a gate itself, or calls a computed name.
     may_ask: bool,
@@ -308,7 +308,7 @@ fn gateless_names(
     }
 }
 
-/// Returns whether a text contains a whole word.
+/// Returns true if `text` contains `word` as a whole word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(word)
@@ -352,7 +352,7 @@ impl Engine {
             }
             let mut names: Vec<String> = std::mem::take(&mut references.workflows).into_iter().collect();
             names.retain(|name| !pins.workflows.contains_key(name));
-            let found = self.targets_of(caller, names.clone()).await?;
+            let found = self.resolve_names(caller, names.clone()).await?;
             for (name, found) in names.into_iter().zip(found) {
                 match &found {
                     Ok(ResolvedTarget::Machine(saved)) => {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn names_leading_to_a_question_or_unknown_are_not_gateless() {
+    fn names_that_may_lead_to_a_gate_are_not_gateless() {
         let run = |params: Value| json!({"states": {"s": {"action": {"tool": "run_workflow", "params": params}}}});
         let calls = |name: &str| run(json!({"workflow_name": name}));
         let may_ask = json!({"states": {"s": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}});
@@ -439,7 +439,7 @@ mod tests {
         let asking = BTreeMap::from([("n".to_owned(), FollowedDefinition::of_functions("ctx.gate()"))]);
         let found = gateless_names(&workflows, &asking);
         let expected = GatelessNames { workflows: set(["agent", "round", "trip", "calm"]), nodes: set([]) };
-        assert_eq!(found, expected, "a function may call the node");
+        assert_eq!(found, expected, "a function may call a node that asks");
     }
 
     #[test]
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_found_in_every_possible_place() {
+    fn hosts_are_found_everywhere_in_a_definition() {
         let document = json!({"states": {
             "one": {"action": {"tool": "open_terminal", "params": {"host": "build"}}},
             "two": {"for_each": ["a"], "action": {"tool": "put_file", "params": {"host": "files", "path": "x"}}},
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn function_refers_to_literals_and_the_rest_is_computed() {
+    fn non_literal_arguments_of_a_function_are_computed_names() {
         let literal = References::of_functions("await ctx.run_workflow( 'a' , 1)\nawait ctx.run_workflow(\"b\")", &[]);
         assert_eq!((literal.workflows, literal.any_workflow), (set(["a", "b"]), false));
         for computed in [

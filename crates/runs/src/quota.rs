@@ -1,4 +1,4 @@
-//! Limit of the descendants in progress of a root run.
+//! Limit on the number of descendants in progress of a root run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct DescendantQuota {
     root: RunId,
 }
 
-/// The root run has too many descendants for another one.
+/// The root run has the maximum number of descendants.
 #[derive(Debug, thiserror::Error)]
 #[error("{MAX_DESCENDANTS} runs are in progress below one run, which is the limit")]
 pub(crate) struct QuotaExceeded;
@@ -25,7 +25,7 @@ pub(crate) struct QuotaExceeded;
 impl DescendantQuota {
     /// Reserves a place for the run that `step` starts. An existing run gets a place regardless of the limit.
     pub(crate) fn reserve(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
-        let root = root_of(&shared.lock(), &step.run);
+        let root = root_ancestor(&shared.lock(), &step.run);
         let mut descendants = shared.descendants();
         let count = descendants.entry(root.clone()).or_default();
         if *count >= MAX_DESCENDANTS && !is_known {
@@ -42,14 +42,14 @@ impl DescendantQuota {
     /// the end of that run.
     pub(crate) fn check(shared: &Engine, step: &StepId) -> Result<(), QuotaExceeded> {
         let driven = shared.lock();
-        let root = root_of(&driven, &step.run);
-        let descendants = driven.keys().filter(|run| **run != root && root_of(&driven, run) == root);
+        let root = root_ancestor(&driven, &step.run);
+        let descendants = driven.keys().filter(|run| **run != root && root_ancestor(&driven, run) == root);
         if descendants.count() >= MAX_DESCENDANTS { Err(QuotaExceeded) } else { Ok(()) }
     }
 }
 
 /// Returns the topmost known ancestor of a run, or the run itself.
-fn root_of(driven: &HashMap<RunId, Arc<Run>>, run: &RunId) -> RunId {
+fn root_ancestor(driven: &HashMap<RunId, Arc<Run>>, run: &RunId) -> RunId {
     let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
     std::iter::successors(Some(run.clone()), parent).last().unwrap_or_else(|| run.clone())
 }

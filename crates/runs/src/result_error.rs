@@ -5,14 +5,14 @@ use steplatch_ids::RunId;
 use crate::engine::StartError;
 use crate::event::Unreadable;
 
-/// Reason why the daemon does not know the value that a run returned, as the rest of a sentence about the run.
+/// Reason for which the daemon does not know a run's return value, as the rest of a sentence about the run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultError {
     /// The history is unreadable.
-    #[error("is over, and its result cannot be read: {0}")]
+    #[error("has finished, but its result cannot be read: {0}")]
     Unreadable(#[from] Unreadable),
     /// The history contains no result.
-    #[error("came to nothing")]
+    #[error("has no result")]
     NoResult,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum CallResultError {
     Invalid {
         /// The run.
         run: RunId,
-        /// Reason why the result is invalid.
+        /// Reason for which the result is invalid.
         #[source]
         cause: serde_json::Error,
     },

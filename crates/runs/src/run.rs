@@ -1,4 +1,4 @@
-//! A run as seen by components other than its driver: header, status, inputs and summary.
+//! View of a run for components other than its driver: header, status, inputs and summary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub(super) struct RunHeader {
     /// Descriptions of the hosts that the definitions name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hosts: Vec<String>,
-    /// Digest of the request, if the run began under an idempotency key.
+    /// Digest of the request, if the run started under an idempotency key.
     pub(super) request: Option<Signature>,
     /// Earlier run that this run repeats.
     pub(super) again: Option<RerunInfo>,
@@ -150,13 +150,13 @@ pub(super) struct RunStatus {
     /// Client and time of the current pause.
     pub(super) paused: Option<Pause>,
     /// Copy of the definition in the library, once the run has finished.
-    pub(super) kept: Option<LibraryCopy>,
-    /// Reason why the library could not save the definition of a completed run.
-    pub(super) unsaved: Option<String>,
+    pub(super) library_copy: Option<LibraryCopy>,
+    /// Reason for which the library could not save the definition of a completed run.
+    pub(super) save_error: Option<String>,
     /// True if the run needs the approver's passphrase to continue.
     pub(super) locked: bool,
-    /// Reason why the run cannot continue at present.
-    pub(super) trouble: Option<String>,
+    /// Reason for which the run cannot continue at present.
+    pub(super) blocked_reason: Option<String>,
     /// Accepted patches of the machine, with secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
     /// The gate that asks for the next state of the run, and the machine that a patch would change.
@@ -177,8 +177,10 @@ struct StoredSummary {
     result: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     result_shortened: bool,
-    kept: Option<LibraryCopy>,
-    unsaved: Option<String>,
+    #[serde(rename = "kept")]
+    library_copy: Option<LibraryCopy>,
+    #[serde(rename = "unsaved")]
+    save_error: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     repairs: Vec<RepairInfo>,
 }
@@ -188,13 +190,13 @@ fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Res
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Maximum characters of JSON of a result that lists show in full, and of a text in a shortened result.
+/// Maximum length of a result that lists show in full, in characters of JSON, and of a string in a shortened result.
 const MAX_RESULT_CHARS: usize = 1000;
 const MAX_RESULT_TEXT_CHARS: usize = 300;
 
 /// Returns a result as lists show it, and true if it is shortened: its long texts are cut, or it is the beginning of
 /// its JSON as a text.
-pub(super) fn listed(result: &Value) -> (Value, bool) {
+pub(super) fn shorten_for_list(result: &Value) -> (Value, bool) {
     let is_short = |value: &Value| value.to_string().chars().nth(MAX_RESULT_CHARS).is_none();
     if is_short(result) {
         return (result.clone(), false);
@@ -235,7 +237,7 @@ impl RunState {
         }
     }
 
-    /// The state of a requested run that has not begun. Reports never show it: a run in the journal is running.
+    /// State of a requested run that has not started. Reports never show it: a run in the journal is running.
     pub(super) const PENDING: &str = "pending";
 
     pub(super) fn from_name(name: &str) -> Option<Self> {
@@ -250,19 +252,28 @@ impl RunStatus {
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
     }
 
-    /// Returns whether the run needs an external action to continue, as reported to its ancestors.
+    /// Returns true if the run needs an external action to continue, as reported to its ancestors.
     pub(super) fn waits(&self) -> bool {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
 
     /// Returns the data that the journal stores beside the history. A finished run stays finished.
     pub(super) fn summary(&self, about: &RunHeader) -> Summary {
-        let Self { ended, error, traceback, result, kept, unsaved, repairs, .. } = self.clone();
-        let (result, result_shortened) = result.as_deref().map(listed).unzip();
+        let Self { ended, error, traceback, result, library_copy, save_error, repairs, .. } = self.clone();
+        let (result, result_shortened) = result.as_deref().map(shorten_for_list).unzip();
         let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
         let about = about.clone();
-        let summary =
-            StoredSummary { about, ended, error, traceback, result, result_shortened, kept, unsaved, repairs };
+        let summary = StoredSummary {
+            about,
+            ended,
+            error,
+            traceback,
+            result,
+            result_shortened,
+            library_copy,
+            save_error,
+            repairs,
+        };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
@@ -306,18 +317,28 @@ impl Run {
                 traceback,
                 result,
                 result_shortened,
-                kept,
-                unsaved,
+                library_copy,
+                save_error,
                 repairs,
             }) => {
                 let result = result.map(Arc::new);
                 (
                     about,
-                    RunStatus { ended, error, traceback, result, result_shortened, kept, unsaved, repairs, ..progress },
+                    RunStatus {
+                        ended,
+                        error,
+                        traceback,
+                        result,
+                        result_shortened,
+                        library_copy,
+                        save_error,
+                        repairs,
+                        ..progress
+                    },
                 )
             }
             None => {
-                let trouble = Some("the stored data of this run cannot be read".to_owned());
+                let blocked_reason = Some("failed to read the stored data of this run".to_owned());
                 let about = RunHeader {
                     workflow: "unknown".to_owned(),
                     started: Timestamp(0),
@@ -332,7 +353,7 @@ impl Run {
                     source: DefinitionSource::Given,
                     engine: EngineKind::Sqlite,
                 };
-                (about, RunStatus { trouble, ..progress })
+                (about, RunStatus { blocked_reason, ..progress })
             }
         };
         let (inputs, _) = RunInbox::new();
@@ -340,7 +361,7 @@ impl Run {
         Self::from_parts(id, about, inputs, progress)
     }
 
-    /// Returns whether the event with number `seq` was taken over from an earlier run. Event 1, the start, never is.
+    /// Returns true if event number `seq` was taken over from an earlier run. Event 1, the start, never is.
     pub(super) fn has_taken_over(&self, seq: u64) -> bool {
         let events = self.about.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
         (2..=events.saturating_add(1)).contains(&seq)
@@ -351,8 +372,8 @@ impl Run {
         Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, result_taken }
     }
 
-    /// Returns the same run with other progress. For a run without a driver.
-    pub(super) fn changed(self, change: impl FnOnce(RunStatus) -> RunStatus) -> Self {
+    /// Returns the run with changed progress. Only for a run without a driver.
+    pub(super) fn with_changed_progress(self, change: impl FnOnce(RunStatus) -> RunStatus) -> Self {
         let (_, progress) = watch::channel(change(self.progress()));
         Self { progress, ..self }
     }
@@ -373,7 +394,7 @@ impl Run {
         self.inputs.clone()
     }
 
-    /// Returns whether the run has a driver.
+    /// Returns true if the run has a driver.
     pub(super) fn is_driven(&self) -> bool {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }
@@ -393,7 +414,7 @@ impl Run {
     pub(super) async fn request(&self, input: Input, timeout: Duration) -> Option<Disposition> {
         match tokio::time::timeout(timeout, self.inputs.request(input)).await.ok()? {
             Ok(disposition) => Some(disposition),
-            // The driver ended before it handled this input.
+            // The driver stopped before it handled this input.
             Err(_) => self.state().is_over().then_some(Disposition::Ignored),
         }
     }
@@ -430,7 +451,7 @@ impl Run {
             workflow_name: Some(self.about.workflow.clone()),
             total_elapsed_time: ended.since(self.about.started).as_secs_f64(),
             paused: progress.pause(secrets),
-            error: secrets.masked_if(progress.error.clone().or_else(|| progress.trouble.clone())),
+            error: secrets.masked_if(progress.error.clone().or_else(|| progress.blocked_reason.clone())),
             traceback: secrets.masked_if(progress.traceback.clone()),
             ..RunReply::default()
         }
@@ -442,7 +463,7 @@ impl Run {
         let RunHeader { mut input, mut params, .. } = self.about.clone();
         secrets.mask_in(&mut input);
         secrets.mask_fields(&mut params);
-        let (result, shortened) = progress.result.as_deref().map(listed).unzip();
+        let (result, shortened) = progress.result.as_deref().map(shorten_for_list).unzip();
         let result = secrets.masked_value(result.unwrap_or_default());
         RunRecord {
             run_id: self.id.to_string(),
@@ -456,7 +477,7 @@ impl Run {
             result_shortened: progress.result_shortened || shortened.unwrap_or_default(),
             paused: progress.pause(secrets),
             traceback: secrets.masked_if(progress.traceback),
-            error: secrets.masked_if(progress.error.or(progress.trouble)),
+            error: secrets.masked_if(progress.error.or(progress.blocked_reason)),
             pending_gate: gates.first().cloned(),
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
@@ -477,11 +498,11 @@ mod tests {
     #[test]
     fn list_shows_short_results_fully_and_long_ones_partly() {
         for whole in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
-            assert_eq!(listed(&whole), (whole.clone(), false));
+            assert_eq!(shorten_for_list(&whole), (whole.clone(), false));
         }
-        let (text, shortened) = listed(&json!({"output": "x".repeat(5000), "code": 0}));
+        let (text, shortened) = shorten_for_list(&json!({"output": "x".repeat(5000), "code": 0}));
         assert!(shortened && text == json!({"output": "x".repeat(MAX_RESULT_TEXT_CHARS), "code": 0}), "{text}");
-        let (many, shortened) = listed(&json!((0..5000).collect::<Vec<_>>()));
+        let (many, shortened) = shorten_for_list(&json!((0..5000).collect::<Vec<_>>()));
         let head = many.as_str().unwrap();
         let whole = json!((0..5000).collect::<Vec<_>>()).to_string();
         assert!(shortened && head.len() == MAX_RESULT_TEXT_CHARS && whole.starts_with(head), "{many}");
@@ -494,6 +515,6 @@ mod tests {
         assert_eq!((reported.about.input, reported.result), (json!({"a": "b"}), None));
         let null = text.replace("\"ended\":7", "\"result\":null");
         let reported: StoredSummary = serde_json::from_str(&null).unwrap();
-        assert_eq!(reported.result, Some(Value::Null), "it is known that nothing was returned");
+        assert_eq!(reported.result, Some(Value::Null), "a null result is known");
     }
 }

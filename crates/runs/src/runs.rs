@@ -39,7 +39,7 @@ use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
 use crate::lookup::{RunLookupError, parse_run_id};
-use crate::machine::{self, MachineLaunch, prepare, rehearsed};
+use crate::machine::{self, MachineLaunch, prepare, rehearsal_report};
 use crate::not_started::not_started;
 use crate::outer::NOT_SERVED;
 use crate::remote::RemoteLaunch;
@@ -50,7 +50,7 @@ use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 use crate::{function, remote, run, source};
 
-/// Default time that a start waits for the end of its run.
+/// Default time for which a start waits for the end of its run.
 const DEFAULT_WAIT: Duration = Duration::from_secs(20);
 
 /// Maximum wait of one command.
@@ -59,7 +59,7 @@ const MAX_WAIT: Duration = Duration::from_secs(7200);
 /// Maximum characters of a name in a reply without a run.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Time that a cancel waits for the end of its run.
+/// Time for which a cancel waits for the end of its run.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of concurrent starts: a start needs ten times the memory of its run. One journal transaction can
@@ -121,7 +121,7 @@ impl Runs {
     }
 
     /// Returns the number of runs with a driver.
-    pub fn count_under_way(&self) -> usize {
+    pub fn count_in_progress(&self) -> usize {
         self.shared.lock().len()
     }
 
@@ -145,10 +145,10 @@ impl Runs {
         step: Option<String>,
     ) -> ExecuteWorkflowReply {
         let ExecuteWorkflow { workflow_id, input, params, wait, until, idempotency_key, .. } = verb;
-        let refused = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
+        let refusal = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
         let session_id = match self.find_terminal(caller, verb.session_id, verb.workspace).await {
             Ok(terminal) => terminal,
-            Err(error) => return refused(Some(error.to_string())),
+            Err(error) => return refusal(Some(error.to_string())),
         };
         let run_arguments = RunArguments { input, params: params.unwrap_or_default() };
         let start = RunWorkflow {
@@ -161,7 +161,7 @@ impl Runs {
         };
         let run = match self.start(caller, start, Some(run_arguments), step).await {
             Ok(run) => run,
-            Err(reply) => return refused(reply.error),
+            Err(reply) => return refusal(reply.error),
         };
         match until {
             Some(Until::Gate) => self.wait_until_idle(&run, MAX_WAIT).await,
@@ -210,7 +210,7 @@ impl Runs {
         timeout: Option<TimeSpan>,
         step: Option<String>,
     ) -> Result<NodeReply, NodeCallError> {
-        let key = step.map(StartKey::of_step);
+        let key = step.map(StartKey::for_step);
         let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
         run.finished().await;
         Ok(function::node_call_result(&self.shared, &run).await?)
@@ -248,7 +248,8 @@ impl Runs {
         let workflow_name = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let start = if tool.remote.is_some() {
             // Start the tool that was found: a saved workflow may have the same name.
-            let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
+            let key =
+                StartKey::for_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
             let known_run = match self.run_with_key(key.as_ref()).await {
                 Ok(known_run) => known_run,
                 Err(reply) => return RunReply { workflow_name: Some(workflow_name), ..*reply },
@@ -312,11 +313,11 @@ impl Runs {
         if verb.rehearse.is_some() && is_python {
             return Err(refuse_rehearsal());
         }
-        let key = StartKey::of_workflow(&verb, run_arguments.as_ref(), step, &self.shared.secrets);
+        let key = StartKey::for_workflow(&verb, run_arguments.as_ref(), step, &self.shared.secrets);
         let known_run = self.run_with_key(key.as_ref()).await?;
         match (verb.again.clone(), known_run) {
             (Some(_), Some(run)) => Ok(run),
-            (Some(request), None) => Box::pin(self.run_again(caller, verb, request, key)).await,
+            (Some(request), None) => Box::pin(self.rerun(caller, verb, request, key)).await,
             (None, known_run) => self.start_named(caller, verb, run_arguments, key, known_run).await,
         }
     }
@@ -334,7 +335,7 @@ impl Runs {
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match known_run {
                 Some(run)
-                    if run.kind() == Kind::Function && self.began_with_file(&run, caller.folder.join(file)).await =>
+                    if run.kind() == Kind::Function && self.started_with_file(&run, caller.folder.join(file)).await =>
                 {
                     Ok(run)
                 }
@@ -389,7 +390,7 @@ impl Runs {
         let variables: Map<String, Value> = variables.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(stubs) = &verb.rehearse {
-            return Err(rehearsed(&definition, stubs, variables, limits, &self.shared.secrets));
+            return Err(rehearsal_report(&definition, stubs, variables, limits, &self.shared.secrets));
         }
         let start = Start {
             run: RunId::random(),
@@ -466,15 +467,15 @@ impl Runs {
         }
     }
 
-    /// Returns whether a run began with the contents of a file. An unreadable file counts as unchanged.
-    async fn began_with_file(&self, run: &Run, file: PathBuf) -> bool {
-        let text = source::read(file).await;
+    /// Returns true if a run started with the current contents of a file. An unreadable file counts as unchanged.
+    async fn started_with_file(&self, run: &Run, file: PathBuf) -> bool {
+        let text = source::read_definition_file(file).await;
         let has_changed =
             |text: String| run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_text(&text));
         !text.is_ok_and(has_changed)
     }
 
-    /// Returns the run that began under a key, if there is a key and such a run.
+    /// Returns the run that started under a key, if there is a key and such a run.
     ///
     /// # Errors
     ///
@@ -509,10 +510,10 @@ impl Runs {
 
     /// Compares the events of two runs so far.
     async fn compare(&self, run: &Arc<Run>, other_id: &str) -> RunComparison {
-        let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
+        let refusal = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
         let other = match self.find_by_text(other_id).await {
             Ok(other) => other,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refusal(error.to_string()),
         };
         let reader = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
         match (reader(run).so_far().await, reader(&other).so_far().await) {
@@ -520,11 +521,11 @@ impl Runs {
                 let (run, other_id) = (run.id.to_string(), other.id.to_string());
                 steplatch_capture::compare_runs((&run, &events), (&other_id, &other_events))
             }
-            (Err(error), _) | (_, Err(error)) => refused(HistoryError::from(error).to_string()),
+            (Err(error), _) | (_, Err(error)) => refusal(HistoryError::from(error).to_string()),
         }
     }
 
-    /// Cancels a run and waits a moment for its end.
+    /// Cancels a run and waits briefly for its end.
     #[boxed]
     pub async fn cancel(&self, verb: CancelWorkflow) -> CancelWorkflowReply {
         let run_id = verb.run_id;
@@ -563,7 +564,7 @@ impl Runs {
             run.wait_until_over(CANCEL_TIMEOUT).await;
             return match run.state() {
                 state if state.is_over() => Ok((before, state)),
-                _ => Err(CancelError::Pending { trouble: run.progress().trouble }),
+                _ => Err(CancelError::Pending { blocked_reason: run.progress().blocked_reason }),
             };
         }
         if !self.shared.cancel_locked(&run).await? {
@@ -592,13 +593,13 @@ impl Runs {
         }
     }
 
-    /// Draws the machine of a run as of its start.
+    /// Draws a run's state machine as of its start.
     #[boxed]
     pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {
         let drawn = async {
             let run = self.find_by_text(run_id).await.map_err(|error| error.to_string())?;
             if run.kind() != Kind::Machine {
-                return Err("Only machines can be drawn".to_owned());
+                return Err("Only state machines can be drawn".to_owned());
             }
             let events = self.shared.events_of(&run.id, 1, &Seal::default()).await.map_err(HistoryError::from);
             let history = History::from_iter(&events.map_err(|error| error.to_string())?);
@@ -618,19 +619,19 @@ impl Runs {
         }
     }
 
-    /// Subscribes to the events of a run, from the requested number on.
+    /// Subscribes to the events of a run, starting at the requested number.
     #[boxed]
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
-        let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
+        let refusal = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
         match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1), verb.at_most);
                 match events.newest().await {
                     Ok(newest_seq) => (SubscribeReply { success: true, newest_seq, error: None }, Some(events)),
-                    Err(error) => refused(HistoryError::from(error).to_string()),
+                    Err(error) => refusal(HistoryError::from(error).to_string()),
                 }
             }
-            Err(error) => refused(error.to_string()),
+            Err(error) => refusal(error.to_string()),
         }
     }
 
@@ -640,7 +641,7 @@ impl Runs {
         let idle = async {
             loop {
                 let state = progress.borrow_and_update().state;
-                // Watch the descendants, too: a child may have its answer before the state of this run changes.
+                // Also watch the descendants: a child may have its answer before the state of this run changes.
                 let mut child_changes = JoinSet::new();
                 for run in self.family(run).into_iter().skip(1) {
                     let mut progress = run.follow();
@@ -681,14 +682,14 @@ impl Runs {
     }
 
     /// Returns the record of a run for lists.
-    pub(crate) async fn listed(&self, run: &Arc<Run>) -> RunRecord {
+    pub(crate) async fn list_record(&self, run: &Arc<Run>) -> RunRecord {
         let mut record = self.to_record(run);
         // A summary of an older daemon has no result.
         if run.state() == RunState::Completed
             && run.progress().result.is_none()
             && let Some(full_result) = self.result_of(run).await
         {
-            (record.result, record.result_shortened) = run::listed(&full_result);
+            (record.result, record.result_shortened) = run::shorten_for_list(&full_result);
             self.shared.secrets.mask_in(&mut record.result);
         }
         record
@@ -696,8 +697,8 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let _permit = self.reports.acquire().await.expect("it is never closed");
-        // Read the status before the history: a run that ends in between is then reported as running, not as completed
-        // without a result.
+        // Read the status before the history: a run that finishes in the meantime is then reported as running, not as
+        // completed without a result.
         let (progress, gate) = (run.progress(), self.pending_gates(run).into_iter().next());
         let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: Unreadable| RunReply {
@@ -707,7 +708,7 @@ impl Runs {
             error: Some(HistoryError::from(error).to_string()),
             ..RunReply::default()
         };
-        let report = self.shared.report_of(run, progress.clone(), gate).await.unwrap_or_else(unreadable);
+        let report = self.shared.build_report(run, progress.clone(), gate).await.unwrap_or_else(unreadable);
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
 }
@@ -726,14 +727,14 @@ enum CancelError {
     /// The journal does not store the end of a run without a driver.
     #[error("the run cannot be cancelled: {0}")]
     NotStored(#[from] AppendError),
-    /// The run has not ended yet.
+    /// The run has not finished yet.
     #[error(
-        "the run was asked to end but is still running: {}",
-        .trouble.as_deref().unwrap_or("actions in progress have not ended yet")
+        "the run was cancelled but is still running: {}",
+        .blocked_reason.as_deref().unwrap_or("actions in progress have not finished yet")
     )]
     Pending {
-        /// Reason why the run cannot continue, if known.
-        trouble: Option<String>,
+        /// Reason for which the run cannot continue, if known.
+        blocked_reason: Option<String>,
     },
 }
 
@@ -766,7 +767,7 @@ fn key_conflict(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunRe
     let (id, workflow) = (&run.id, &run.about.workflow);
     let name = key.map_or_else(|| "this step".to_owned(), StartKey::name);
     let error = format!(
-        "{name} belongs to run {id} of '{workflow}', which had another request: a key identifies one workflow with \
+        "{name} belongs to run {id} of '{workflow}', which had a different request: a key identifies one workflow with \
          one input; choose another key"
     );
     Err(not_started(KEY_CONFLICT_STATE, error))

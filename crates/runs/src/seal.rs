@@ -63,7 +63,7 @@ pub(crate) struct Seal {
 
 impl Seal {
     /// Returns a seal with these secrets, in this order.
-    pub(crate) fn knowing(secrets: Vec<String>) -> Self {
+    pub(crate) fn with_secrets(secrets: Vec<String>) -> Self {
         Self { secrets, names: Vec::new() }
     }
 
@@ -110,7 +110,7 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
-    /// Returns whether a text contains a searchable secret.
+    /// Returns true if `text` contains a searchable secret.
     pub(crate) fn hides_some_of(&self, text: &str) -> bool {
         self.searchable_secrets().any(|(_, secret)| text.contains(secret))
     }
@@ -151,14 +151,14 @@ impl Seal {
         }
     }
 
-    /// Hides the secrets in a text.
+    /// Hides the secrets in `text`.
     pub(crate) fn close_text(&self, text: &mut String) {
         if text.contains(MARK_START) || self.hides_some_of(text) {
             *text = seal_text(text, || self.searchable_secrets());
         }
     }
 
-    /// Hides the secrets in a text, if there is one.
+    /// Hides the secrets in `text`, if present.
     pub(crate) fn close_if(&self, text: Option<&mut String>) {
         text.into_iter().for_each(|text| self.close_text(text));
     }
@@ -230,7 +230,7 @@ impl Seal {
     }
 }
 
-/// Returns whether a stored entry has marks in place of secrets.
+/// Returns true if a stored entry has marks in place of secrets.
 pub(crate) fn has_marks(text: &str) -> bool {
     text.contains(MARK_START)
 }
@@ -295,7 +295,7 @@ pub(crate) struct SealedEntries {
 }
 
 impl LiveSeal {
-    /// Returns the seal of a run that begins.
+    /// Returns the seal of a new run.
     pub(crate) fn new(seal: Seal) -> Self {
         Self { seal, searched: 0, stored: 0 }
     }
@@ -311,7 +311,7 @@ impl LiveSeal {
         &self.seal
     }
 
-    /// Returns whether a value contains a secret of the run.
+    /// Returns true if `value` contains a secret of the run.
     pub(crate) fn hides(&self, value: &Value) -> bool {
         let mut closed = value.clone();
         self.seal.close_in(&mut closed);
@@ -372,8 +372,8 @@ impl LiveSeal {
         let records = match shared.journal.read(run, 1).await {
             Ok(records) => records,
             Err(error) => {
-                tracing::error!(%run, %error, "the entries of a run could not be searched for a secret; the daemon \
-                                               tries again");
+                tracing::error!(%run, %error, "failed to search the entries of a run for a secret; the daemon \
+                     retries");
                 return Vec::new();
             }
         };
@@ -412,7 +412,7 @@ fn plain(entry: &impl Serialize) -> String {
     serde_json::to_string(entry).expect("an entry contains only JSON")
 }
 
-/// Returns whether one of these JSON texts contains a secret, or its form after a filter.
+/// Returns true if one of these JSON strings contains a secret, or its form after a filter.
 fn contains_secret(secret: &str, texts: &[String]) -> bool {
     let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
     forms.any(|form| texts.iter().any(|text| text.contains(&form)))
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn short_secret_is_hidden_in_a_field_of_its_name() {
         let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
-        assert!(seal.learn("917").is_empty(), "no other place is searched");
+        assert!(seal.learn("917").is_empty(), "a short secret is not searched for elsewhere");
         let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
         let stored = seal.close(&entry);
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
@@ -450,10 +450,14 @@ mod tests {
     fn entry_hides_its_secrets_and_opens_with_the_key() {
         let mut seal = Seal::default();
         assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
-        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "unchanged, as JSON and as a pattern");
+        assert_eq!(
+            seal.learn("hun\"ter2-and-more").len(),
+            3,
+            "the secret is learned unchanged, as JSON and as a pattern"
+        );
         assert!(
             seal.learn("hun\"ter2").is_empty() && seal.learn("abc").is_empty(),
-            "known, and too short to be hidden"
+            "known secrets and short secrets add no new form"
         );
         let entry = json!({
             "event": "state_entered",
@@ -465,7 +469,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
         let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
         assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
-        assert_eq!(shown["outcome"], entry["outcome"], "printed text never stands for a secret");
+        assert_eq!(shown["outcome"], entry["outcome"], "printed text is never taken for a mark");
     }
 
     #[test]
@@ -487,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn field_names_hide_impossible_names_too() {
+    fn secrets_in_field_names_are_hidden() {
         let mut seal = Seal::default();
         seal.learn("hun-ter2");
         seal.learn("output");
@@ -505,25 +509,25 @@ mod tests {
 
     #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
     struct LogLine {
-        said: String,
+        text: String,
     }
 
     impl SealedEntry for LogLine {
         fn sealed_text(&self, seal: &Seal) -> String {
             let mut line = self.clone();
-            seal.close_text(&mut line.said);
+            seal.close_text(&mut line.text);
             plain(&line)
         }
     }
 
     fn stored(texts: &[&str]) -> Vec<Record> {
-        let text = |said: &&str| plain(&LogLine { said: (*said).to_owned() });
+        let text = |text: &&str| plain(&LogLine { text: (*text).to_owned() });
         let record = |(index, text)| Record { seq: index as u64 + 1, version: 1, text };
         texts.iter().map(text).enumerate().map(record).collect()
     }
 
     #[test]
-    fn entry_with_a_later_known_secret_is_stored_again() {
+    fn entry_with_a_secret_learned_later_is_redacted() {
         let mut seal = Seal::default();
         seal.learn("first secret");
         let mut records = stored(&["nothing", "an older \u{FDD0} one", "both: 'sec\"ond' and first secret"]);
@@ -541,7 +545,7 @@ mod tests {
             .map(|(seq, text)| {
                 assert!(!text.contains("first secret") && !text.contains("ond"), "{text}");
                 let output: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
-                (seq, output.said)
+                (seq, output.text)
             })
             .collect();
         let reported = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];

@@ -52,14 +52,14 @@ mod tests {
         let form =
             json!({"properties": {"name": {"type": "string"}, "code": {"type": "string", "format": "password"}}});
         let run = RunId::random();
-        let given = || json!({"name": "ana", "code": "42 43"}).to_string();
-        let (stored, texts) = answers.conceal(&run, &form, given());
+        let answer_text = || json!({"name": "ana", "code": "42 43"}).to_string();
+        let (stored, texts) = answers.conceal(&run, &form, answer_text());
         assert_eq!((stored, texts), (json!({"name": "ana", "code": MASK}).to_string(), vec!["42 43".to_owned()]));
-        assert!(answers.values.lock().is_empty(), "no question receives it");
+        assert!(answers.values.lock().is_empty(), "no question of the daemon receives the value");
         answers.values.lock().insert(run.clone(), Map::new());
-        answers.conceal(&run, &form, given());
+        answers.conceal(&run, &form, answer_text());
         assert_eq!(Value::from(answers.values.lock()[&run].clone()), json!({"code": "42 43"}));
         let plain = json!({"properties": {"name": {"type": "string"}}});
-        assert_eq!(answers.conceal(&run, &plain, given()), (given(), Vec::new()));
+        assert_eq!(answers.conceal(&run, &plain, answer_text()), (answer_text(), Vec::new()));
     }
 }

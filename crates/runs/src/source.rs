@@ -28,12 +28,12 @@ const MAX_FILE_BYTES: u64 = 4 * MAX_DOCUMENT_BYTES as u64;
 pub(super) const INVALID: &str = "Workflow definition validation failed";
 
 /// Reads a file. Refuses a file that is too long for a definition.
-pub(super) async fn read(path: PathBuf) -> io::Result<String> {
+pub(super) async fn read_definition_file(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
         if length > MAX_FILE_BYTES {
-            return Err(io::Error::other(format!("it takes {length} bytes, at most {MAX_DOCUMENT_BYTES} are read")));
+            return Err(io::Error::other(format!("it has {length} bytes, at most {MAX_DOCUMENT_BYTES} are read")));
         }
         let mut text = String::new();
         file.take(MAX_FILE_BYTES).read_to_string(&mut text).map(|_| text)
@@ -49,7 +49,7 @@ impl Engine {
     /// If there is no target; if its file is broken; or if the caller is a run, and the name referred to another target
     /// at the start of that run.
     pub(super) async fn resolve_name(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
-        let found = self.target_of(name, self.workflows.find(caller, name).await)?;
+        let found = self.to_target(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found, &self.remotes))?;
         Ok(found)
     }
@@ -59,17 +59,17 @@ impl Engine {
     /// # Errors
     ///
     /// If reading the disk fails.
-    pub(super) async fn targets_of(
+    pub(super) async fn resolve_names(
         &self,
         caller: &Caller,
         names: Vec<String>,
     ) -> Result<Vec<Result<ResolvedTarget, FindError>>, DiskError> {
         let found = self.workflows.find_each(caller, names.clone()).await?;
-        Ok(names.iter().zip(found).map(|(name, found)| self.target_of(name, found)).collect())
+        Ok(names.iter().zip(found).map(|(name, found)| self.to_target(name, found)).collect())
     }
 
     /// Returns the target of a name: a workflow of the library, else the tool of a remote service.
-    fn target_of(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, FindError> {
+    fn to_target(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, FindError> {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
             Ok(WorkflowRef::Function(workflow)) => Ok(ResolvedTarget::Function(workflow)),
@@ -94,9 +94,9 @@ impl Engine {
         verb: &RunWorkflow,
     ) -> Result<RunTarget, Box<RunReply>> {
         let invalid = |problems: String| not_started("definition_invalid", problems);
-        let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
+        let location_count = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
             + usize::from(verb.workflow_definition.is_some());
-        if given > 1 {
+        if location_count > 1 {
             let error = match (&verb.workflow_name, &verb.workflow_file) {
                 (Some(_), None) => "Provide either 'workflow_definition' OR 'workflow_name', not both",
                 _ => "Provide one of 'workflow_definition', 'workflow_name' and 'workflow_file'",
@@ -122,7 +122,7 @@ impl Engine {
                 let path = caller.folder.join(file);
                 let unreadable =
                     |error: String| invalid(format!("workflow file '{}' cannot be read: {error}", path.display()));
-                let text = read(path.clone()).await;
+                let text = read_definition_file(path.clone()).await;
                 Definition::from_text(&text.map_err(|error| unreadable(error.to_string()))?, &TerminalTools)
             }
             (None, None, None) => {
@@ -172,17 +172,17 @@ impl Engine {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
                     return Err(UnsavedError::Secret);
                 }
-                let kept = self.workflows.keep_definition(folder, definition.shared_document()).await;
-                let kept = kept.inspect_err(|error| {
-                    tracing::warn!(error = error.to_string(), "a workflow that ran to its end is not saved");
+                let outcome = self.workflows.keep_definition(folder, definition.shared_document()).await;
+                let outcome = outcome.inspect_err(|error| {
+                    tracing::warn!(error = error.to_string(), "failed to save a workflow that has completed");
                 })?;
-                (folder, LibraryCopy { saved: kept.saved, name: kept.name })
+                (folder, LibraryCopy { saved: outcome.saved, name: outcome.name })
             }
         };
         let signature = Signature::of_value(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if is_repeated && let Some(metadata) = self.workflows.metadata(folder, &copy.name).await {
-            // An earlier daemon may have saved the definition, and ended before it recorded the copy.
+            // An earlier daemon may have saved the definition, and stopped before it recorded the copy.
             let is_ours = matches!(source, DefinitionSource::ToKeep { .. }) && metadata.is_created_since(at);
             copy.saved |= is_ours;
             if metadata.counts(at) {

@@ -19,23 +19,23 @@ const IGNORED_FIELDS: [&str; 2] = ["idempotency_key", "wait_seconds"];
 
 impl StartKey {
     /// Returns the key of a request to run a workflow; without one, the key of `step`.
-    pub(super) fn of_workflow(
+    pub(super) fn for_workflow(
         verb: &RunWorkflow,
         run_arguments: Option<&RunArguments>,
         step: Option<String>,
         secrets: &Redactor,
     ) -> Option<Self> {
-        let Some(key) = &verb.idempotency_key else { return step.map(Self::of_step) };
+        let Some(key) = &verb.idempotency_key else { return step.map(Self::for_step) };
         let mut verb = json!(verb);
         if let Value::Object(fields) = &mut verb {
             fields.retain(|name, value| !IGNORED_FIELDS.contains(&name.as_str()) && !value.is_null());
         }
         let run_arguments = run_arguments.map(|RunArguments { input, params }| (input, params));
-        Some(Self::of_request(key, json!([verb, run_arguments]), secrets))
+        Some(Self::for_request(key, json!([verb, run_arguments]), secrets))
     }
 
     /// Returns the key of a request to call a remote tool; without one, the key of `step`.
-    pub(super) fn of_call(
+    pub(super) fn for_call(
         key: Option<&str>,
         tool: &str,
         arguments: &Map<String, Value>,
@@ -43,17 +43,17 @@ impl StartKey {
         secrets: &Redactor,
     ) -> Option<Self> {
         match key {
-            Some(key) => Some(Self::of_request(key, json!([tool, arguments]), secrets)),
-            None => step.map(Self::of_step),
+            Some(key) => Some(Self::for_request(key, json!([tool, arguments]), secrets)),
+            None => step.map(Self::for_step),
         }
     }
 
     /// Returns the key of a step of the caller.
-    pub(super) fn of_step(step: String) -> Self {
+    pub(super) fn for_step(step: String) -> Self {
         Self { text: format!("step {step}"), request: None }
     }
 
-    fn of_request(key: &str, mut request: Value, secrets: &Redactor) -> Self {
+    fn for_request(key: &str, mut request: Value, secrets: &Redactor) -> Self {
         // A reader could guess a secret from its digest.
         secrets.mask_in(&mut request);
         Self { text: format!("key {key}"), request: Some(Signature::of_value(&request)) }
@@ -80,7 +80,8 @@ impl StartKey {
         key?.request.clone()
     }
 
-    /// Returns whether the run that began under this key has the same request. True if one of the requests is unknown.
+    /// Returns true if the run that started under this key has the same request. True if one of the requests is
+    /// unknown.
     pub(super) fn is_for(&self, began: Option<&Signature>) -> bool {
         match (&self.request, began) {
             (Some(now), Some(began)) => now == began,
@@ -95,29 +96,29 @@ mod tests {
 
     fn key(verb: Value) -> StartKey {
         let verb = serde_json::from_value(verb).unwrap();
-        StartKey::of_workflow(&verb, None, None, &Redactor::default()).unwrap()
+        StartKey::for_workflow(&verb, None, None, &Redactor::default()).unwrap()
     }
 
     #[test]
-    fn key_belongs_to_the_same_request_despite_longer_waiting() {
-        let one =
+    fn key_matches_the_same_request_with_another_wait() {
+        let first =
             key(json!({"workflow_name": "one", "idempotency_key": "k", "initial_variables": {"A": "1", "B": "2"}}));
-        let again = key(
+        let repeated = key(
             json!({"initial_variables": {"B": "2", "A": "1"}, "workflow_name": "one", "idempotency_key": "k", "wait_seconds": 0}),
         );
-        assert!(again.is_for(StartKey::request(Some(&one)).as_ref()) && again.as_str() == one.as_str());
+        assert!(repeated.is_for(StartKey::request(Some(&first)).as_ref()) && repeated.as_str() == first.as_str());
         for other in [
             json!({"workflow_name": "two", "idempotency_key": "k", "initial_variables": {"A": "1", "B": "2"}}),
             json!({"workflow_name": "one", "idempotency_key": "k", "initial_variables": {"A": "1"}}),
         ] {
-            assert!(!key(other).is_for(StartKey::request(Some(&one)).as_ref()));
+            assert!(!key(other).is_for(StartKey::request(Some(&first)).as_ref()));
         }
-        assert!(one.is_for(None), "the request of an older run is unknown");
+        assert!(first.is_for(None), "the request of an older run is unknown");
     }
 
     #[test]
-    fn step_belongs_to_the_request_it_began() {
-        let step = StartKey::of_step("s".to_owned());
+    fn step_key_has_no_request_digest() {
+        let step = StartKey::for_step("s".to_owned());
         assert_eq!((step.as_str(), StartKey::request(Some(&step))), ("step s", None));
     }
 }

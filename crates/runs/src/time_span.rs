@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 /// Minimum time, in seconds, that a timer treats as endless.
 const MIN_ENDLESS_SECONDS: f64 = 1e9;
 
-/// A number of seconds, as a client or a function gave it. It may be negative, or longer than a [`Duration`] can be:
-/// entries and texts repeat it exactly.
+/// A number of seconds, exactly as a client or a function gave it. It may be negative, or longer than a [`Duration`]
+/// can be: entries and texts repeat it exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TimeSpan(f64);
 
 impl TimeSpan {
-    /// Returns the time of this many seconds.
+    /// Returns a time span of this many seconds.
     pub(crate) fn from_seconds(seconds: f64) -> Self {
         Self(seconds)
     }
@@ -25,7 +25,7 @@ impl TimeSpan {
         self.0
     }
 
-    /// Returns whether no time is left.
+    /// Returns true if no time is left.
     pub(crate) fn is_elapsed(self) -> bool {
         self.0 <= 0.0
     }
@@ -35,7 +35,7 @@ impl TimeSpan {
         Duration::try_from_secs_f64(self.0).ok()
     }
 
-    /// Returns the time that a timer runs: not at all for a negative time, and endlessly (`None`) for a very long one.
+    /// Returns the time for which a timer runs: zero for a negative time, endless (`None`) for a very long one.
     pub(crate) fn timer(self) -> Option<Duration> {
         (self.0 < MIN_ENDLESS_SECONDS).then(|| Duration::from_secs_f64(self.0.max(0.0)))
     }

@@ -64,7 +64,7 @@ fn gate_closes_and_all_gathered_calls_clean_up() {
 fn cancelled_function_always_finishes_as_cancelled() {
     for (then, reason) in [
         ("return 'done'", "cancelled on request"),
-        ("raise ValueError('no')", "cancelled on request; its function failed when it was told"),
+        ("raise ValueError('no')", "cancelled on request; its function failed during the cancellation"),
         ("raise", "cancelled on request"),
         ("while True:\n        pass", "cancelled on request"),
     ] {

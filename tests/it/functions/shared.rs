@@ -126,10 +126,7 @@ fn function_may_return_a_result() {
     let result = &outcome["result"];
     assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{outcome}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
-    assert_eq!(
-        result["silent"],
-        json!([false, null, "The function returned that it failed.", "exception", {}, "gives"])
-    );
+    assert_eq!(result["silent"], json!([false, null, "The function reported a failure.", "exception", {}, "gives"]));
     assert_eq!(result["odd"], json!([false, 1, "x", "exception", {}, "gives"]));
     for unrecognized in ["no output", "more", "other types"] {
         assert_eq!(

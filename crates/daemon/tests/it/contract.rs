@@ -96,7 +96,7 @@ async fn errors_name_the_problem_and_the_remedy() {
     let error = "Invalid state: bogus; states are pending, running, waiting, completed, failed, cancelled";
     assert_eq!(state.error.as_deref(), Some(error));
     let since = daemon.call(ListWorkflowRuns { since: Some("2h".into()), ..Default::default() }).await;
-    let error = "since is a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, and not '2h'";
+    let error = "since must be a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, not '2h'";
     assert_eq!(since.error.as_deref(), Some(error));
     daemon.stop().await;
 }

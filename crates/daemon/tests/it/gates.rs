@@ -88,7 +88,7 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
         )
     );
     let text = daemon.call(answer(&asked, "1.2.3")).await.error.unwrap();
-    assert_eq!(text, "The gate asks for a form, answered as an object with its fields: version, count, loud");
+    assert_eq!(text, "The gate has a form; answer it with an object with its fields: version, count, loud");
     assert_eq!(
         daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await.status,
         "waiting"

@@ -16,7 +16,7 @@ use crate::source::INVALID;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
     /// The journal is unreadable.
-    #[error("what is known of run {run} cannot be read: {cause}")]
+    #[error("failed to read run {run}: {cause}")]
     Unreadable {
         /// The run of the step.
         run: RunId,
@@ -36,7 +36,7 @@ pub(crate) enum ChildError {
 }
 
 impl ChildError {
-    /// Returns whether a later attempt can succeed once the disk has room.
+    /// Returns true if a later attempt can succeed once disk space is free.
     pub(super) fn lacks_room(&self) -> bool {
         matches!(self, Self::NotStarted(ChildStartError::Start(error)) if error.lacks_room())
     }
@@ -60,13 +60,13 @@ pub(crate) enum ChildStartError {
         #[source]
         cause: Problems,
     },
-    /// No worker has read the file of the function that starts it.
+    /// No worker could read the file of the function that starts the run.
     #[error(transparent)]
     File(#[from] WorkersError),
-    /// The remote workflow does not take the arguments.
+    /// The remote workflow does not accept the arguments.
     #[error(transparent)]
     Arguments(#[from] InvalidArguments),
-    /// The machine does not take the variables.
+    /// The machine does not accept the variables.
     #[error(transparent)]
     Variables(#[from] InvalidVariables),
     /// The terminal of the run is unusable.

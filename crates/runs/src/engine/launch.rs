@@ -26,13 +26,13 @@ pub(crate) struct LaunchParts {
     pub(crate) environment: Environment,
     /// Seal with the names of fields that hold secrets.
     pub(crate) seal: Seal,
-    /// Idempotency key, under which only one run begins.
+    /// Idempotency key, under which only one run starts.
     pub(crate) key: Option<StartKey>,
 }
 
 impl Engine {
     /// Begins a run. `begin` creates the run of its kind and its first entries, already applied. Returns once the
-    /// journal has stored these entries. If a run began before under the same key or id, returns that run.
+    /// journal has stored these entries. If a run has already started under the same key or id, returns that run.
     ///
     /// # Errors
     /// If the run cannot begin.
@@ -94,7 +94,7 @@ where
     loop {
         match Box::pin(begin()).await {
             Err(error) if lacks_room(&error) => {
-                tracing::warn!(%error, "the run of a step waits for the journal");
+                tracing::warn!(%error, "the run of a step waits for space in the journal");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSES.1);
             }
@@ -112,16 +112,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn run_of_a_step_waits_for_room_but_returns_other_errors() {
+    async fn start_of_a_step_retries_only_while_the_journal_is_full() {
         let full = || StartError::NotStored(StorageError::Full("full".into()));
         for (last, expected) in [(Ok(7), Some(7)), (Err(StartError::Stopping), None)] {
             let (last, attempts) = (Cell::new(Some(last)), Cell::new(0));
             let begin = async || {
                 attempts.set(attempts.get() + 1);
-                if attempts.get() < 9 { Err(full()) } else { last.take().expect("one further attempt") }
+                if attempts.get() < 9 { Err(full()) } else { last.take().expect("exactly one further attempt is made") }
             };
-            let started = begin_for_step(StartError::lacks_room, begin).await;
-            assert_eq!((started.ok(), attempts.get()), (expected, 9));
+            let result = begin_for_step(StartError::lacks_room, begin).await;
+            assert_eq!((result.ok(), attempts.get()), (expected, 9));
         }
     }
 }

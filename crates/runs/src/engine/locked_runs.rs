@@ -14,7 +14,7 @@ use super::RecoveryError;
 use crate::child;
 use crate::engine_state::Engine;
 use crate::kind::Kind;
-use crate::locked::{Driverless, LOCKED, PrivateForm};
+use crate::locked::{LOCKED, PrivateForm, UndrivenRun};
 use crate::machine::sessions_at_gate;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether one of these runs, or a descendant, waits for a person.
+    /// Returns true if one of these runs, or a descendant, waits for a person.
     pub(crate) fn any_asks_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
@@ -74,12 +74,12 @@ impl Engine {
         if matches!(form, PrivateForm::Plain) {
             return Ok((private, form));
         }
-        let opened = key.and_then(|key| key.open(run, &private));
-        opened.map(|opened| (opened, form)).ok_or(RecoveryError::OtherKey)
+        let unsealed = key.and_then(|key| key.open(run, &private));
+        unsealed.map(|unsealed| (unsealed, form)).ok_or(RecoveryError::OtherKey)
     }
 
     /// Returns a run with the data for its driver, taken from the locked runs if the run was locked.
-    pub(crate) fn driverless(&self, known: &KnownRun) -> Driverless {
+    pub(crate) fn undriven_run(&self, known: &KnownRun) -> UndrivenRun {
         let locked = self.locked.runs().remove(&known.run);
         locked.unwrap_or_else(|| {
             let (run, inputs, progress) = Run::driven(known.run.clone(), Run::from_journal(known.clone()).about);
@@ -97,9 +97,14 @@ impl Engine {
         for known in unfinished.iter().filter(|known| sealed.contains(&known.run)) {
             let summary = Run::from_journal(known.clone());
             let (run, inputs, progress) = Run::driven(known.run.clone(), summary.about.clone());
-            let trouble = Some(LOCKED.to_owned());
+            let blocked_reason = Some(LOCKED.to_owned());
             // The summary of a parent may not show it as waiting yet.
-            progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..summary.progress() });
+            progress.send_replace(RunStatus {
+                state: RunState::Waiting,
+                locked: true,
+                blocked_reason,
+                ..summary.progress()
+            });
             let run = Arc::new(run);
             self.hold_terminals(&run).await;
             self.locked.runs().insert(known.run.clone(), (run, inputs, progress));
@@ -111,8 +116,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the history of a machine so far. Its secrets are hidden.
-    async fn history_of(&self, run: &Run) -> Option<(Definition, History)> {
+    /// Returns the history of a machine so far, with its secrets hidden.
+    async fn machine_history(&self, run: &Run) -> Option<(Definition, History)> {
         if run.kind() != Kind::Machine {
             return None;
         }
@@ -123,7 +128,7 @@ impl Engine {
 
     /// Holds the terminals of a locked machine while its gate is open.
     async fn hold_terminals(&self, run: &Run) {
-        let Some((definition, history)) = self.history_of(run).await else { return };
+        let Some((definition, history)) = self.machine_history(run).await else { return };
         if let Some(gate) = history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) {
             let terminals = sessions_at_gate(&definition, &history);
             self.sessions.held().hold(&run.id, gate.step.to_string(), terminals);
@@ -137,7 +142,7 @@ impl Engine {
     ///
     /// If writing the journal fails.
     pub(crate) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, AppendError> {
-        let _opening_guard = self.locked.opening.lock().await;
+        let _unlock_guard = self.locked.unlock_lock.lock().await;
         if !self.locked.contains(&run.id) {
             return Ok(false);
         }
@@ -173,7 +178,7 @@ impl Engine {
 
     /// Closes the terminals that the machine would close on a cancel now.
     async fn close_terminals(&self, run: &Run) {
-        let Some((definition, history)) = self.history_of(run).await else { return };
+        let Some((definition, history)) = self.machine_history(run).await else { return };
         let cancel = Input::Cancel { reason: String::new() };
         let caller = Caller { run: Some(run.id.clone()), ..Caller::unknown() };
         for effect in decide(&definition, &history, cancel, self.clock.now()).effects {
@@ -224,7 +229,7 @@ impl Engine {
     ///
     /// If reading the journal fails.
     pub(crate) async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
-        let _opening_guard = self.locked.opening.lock().await;
+        let _unlock_guard = self.locked.unlock_lock.lock().await;
         let locked = self.locked.ids();
         if locked.is_empty() {
             return Ok(0);

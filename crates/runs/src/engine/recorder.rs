@@ -88,7 +88,7 @@ impl Recorder {
         self.seal.learn(&self.shared.secrets, secret);
     }
 
-    /// Returns whether the summary that this daemon has stored has this state.
+    /// Returns true if the last summary that this daemon stored has this state.
     pub(crate) fn is_stored_as(&self, state: RunState) -> bool {
         self.stored_state == Some(state)
     }
@@ -121,8 +121,8 @@ impl Recorder {
         }
     }
 
-    /// Replaces the secrets in new entries by marks. `own` are the secrets of the run. The header hides the found
-    /// secrets, too.
+    /// Replaces the secrets in new entries by marks. `own` are the secrets of the run. The header also
+    /// hides the found secrets.
     pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
         let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;
         if sealed.has_learned {
@@ -131,7 +131,7 @@ impl Recorder {
         sealed
     }
 
-    /// Stores the first entries of a run. Only one run begins under the idempotency key `key`.
+    /// Stores the first entries of a run. Only one run starts under the idempotency key `key`.
     ///
     /// # Errors
     /// If the journal refuses them.
@@ -219,8 +219,8 @@ impl Recorder {
         private
     }
 
-    /// Waits until the ancestors can receive the end of this run: a locked parent is unlocked, and a parent has stored
-    /// a result with secrets. Returns false when the daemon stops first.
+    /// Waits until the ancestors can receive the end of this run: a locked parent must be unlocked, and a parent must
+    /// have stored a result with secrets. Returns false when the daemon stops first.
     pub(super) async fn wait_for_parents(&self, now: &RunStatus) -> bool {
         let parent = self.about.parent.as_ref();
         if self.shared.is_parent_locked(parent) {
@@ -243,6 +243,6 @@ impl Recorder {
 
     /// Removes the finished run from the runs in progress.
     pub(super) fn finish(&self) {
-        self.shared.ended(&self.run.id, !self.seal.seal().secrets().is_empty());
+        self.shared.remove_finished(&self.run.id, !self.seal.seal().secrets().is_empty());
     }
 }

@@ -40,7 +40,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Returns the run at the end of its history.
     fn resume(history: Self::History, recorder: Recorder) -> Self;
 
-    /// Returns whether the run waits for the child that this step starts.
+    /// Returns true if the run waits for the child that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
     /// Returns the steps whose results the run still needs. `None` if this daemon does not know them.
@@ -59,7 +59,7 @@ pub(crate) struct StoredRun<H> {
 pub(crate) trait RecoveredRun: Send {
     fn run(&self) -> &Arc<Run>;
 
-    /// Returns whether the run waits for the child that this step starts.
+    /// Returns true if the run waits for the child that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
     /// Returns the steps whose results the run still needs. `None` if this daemon does not know them.
@@ -134,7 +134,7 @@ impl Engine {
         let seq = records.len() as u64;
         let about = Run::from_journal(known.clone()).about;
         let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;
-        let (run, inputs, progress) = self.driverless(&known);
+        let (run, inputs, progress) = self.undriven_run(&known);
         self.lock().insert(known.run, run.clone());
         let seal = LiveSeal::recover(seal, &self.secrets);
         let parts = RecorderParts { caller, run, about, progress, environment, seal, private, seq };

@@ -1,4 +1,4 @@
-//! Reasons why a run of an earlier daemon does not continue.
+//! Reasons for which a run of an earlier daemon cannot continue.
 
 use steplatch_store::StorageError;
 use steplatch_workflow::Problems;
@@ -10,8 +10,8 @@ use crate::nodes::InvalidNodes;
 /// later daemon can resume it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecoveryError {
-    /// No known passphrase opens the private part. Setting the earlier passphrase again helps.
-    #[error("its stored secrets are sealed with another passphrase than the current one of the approver")]
+    /// No known passphrase unseals the private part. Setting the earlier passphrase again resolves this.
+    #[error("its stored secrets are sealed with a passphrase other than the approver's current one")]
     OtherKey,
     /// Reading the private part failed.
     #[error("its history cannot be read: {0}")]
@@ -23,7 +23,7 @@ pub(crate) enum RecoveryError {
     #[error("its history cannot be read: {0}")]
     History(#[from] Unreadable),
     /// The first entry of the history is not the start of a run.
-    #[error("its history does not begin with its start")]
+    #[error("its history does not begin with the start of the run")]
     NoStart,
     /// This version does not accept the definition.
     #[error("its definition is not valid for this version:\n{0}")]

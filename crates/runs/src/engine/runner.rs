@@ -46,12 +46,11 @@ impl Handled {
 }
 
 /// One kind of run: its entries, their meaning and their effects.
-///
-/// Methods that return whether the run continues return false when this daemon must no longer drive it.
+/// Methods that return a `bool` return false when this daemon must no longer drive the run.
 pub(crate) trait RunKind: Recovery {
     /// Type of the stored entries.
     type Entry: SealedEntry;
-    /// Event that the run waits for, besides inputs.
+    /// Event for which the run waits, besides inputs.
     type Event: Send;
 
     fn recorder(&self) -> &Recorder;
@@ -63,7 +62,7 @@ pub(crate) trait RunKind: Recovery {
 
     fn is_over(&self) -> bool;
 
-    /// Returns whether work remains after the last entry of the run.
+    /// Returns true if work remains after the last entry of the run.
     fn leaves_work(&self) -> bool;
 
     /// Returns the secrets of the run, to be sealed wherever they occur in an entry.
@@ -110,7 +109,7 @@ pub(crate) trait RunKind: Recovery {
     /// Ends tasks whose results are no longer needed.
     fn release(&mut self) {}
 
-    /// Stores the first entries, which the run has applied already. Only one run begins under the idempotency key
+    /// Stores the first entries, which the run has applied already. Only one run starts under the idempotency key
     /// `key`.
     ///
     /// # Errors
@@ -130,7 +129,7 @@ pub(crate) trait RunKind: Recovery {
         }
     }
 
-    /// Stores entries that the run has applied already, and everything else that has changed about the run: secrets
+    /// Stores entries that the run has already applied, and everything else that has changed about the run: secrets
     /// that the daemon has learned, and the form of the private part. Returns false when this daemon must no longer
     /// drive the run.
     fn record(&mut self, entries: &[Self::Entry]) -> impl Future<Output = bool> + Send {
@@ -167,7 +166,7 @@ pub(crate) trait RunKind: Recovery {
     }
 }
 
-/// Message that a run reacts to.
+/// Message to which a run reacts.
 enum Message<E> {
     Stopping,
     Input(Box<RunInput>),
@@ -245,7 +244,8 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
     }
 }
 
-/// Ends the run after the cleanup of its resources. Returns false when the driver leaves the run to the next daemon.
+/// Finishes the run after the cleanup of its resources. Returns false when the driver leaves the run to the next
+/// daemon.
 async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
     if !run.close(inputs).await {
         return false;

@@ -1,4 +1,4 @@
-//! Reasons why a run of any kind does not start.
+//! Reasons for which a run of any kind does not start.
 
 use steplatch_access::PinError;
 use steplatch_ids::RunId;
@@ -11,26 +11,26 @@ use crate::nodes::InvalidNodes;
 /// Failure to start a prepared run. Each variant has its own remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    /// The daemon stops. The next daemon takes the request.
-    #[error("the daemon is stopping; ask again")]
+    /// The daemon is stopping. The next daemon accepts the request.
+    #[error("the daemon is stopping; try again")]
     Stopping,
-    /// Too many runs are in progress. Cancelling one makes room.
+    /// Too many runs are in progress. Cancelling one permits another start.
     #[error("{limit} runs are in progress, which is the limit; cancel one with cancel_run")]
     TooManyRuns {
         /// The limit.
         limit: usize,
     },
-    /// The journal does not store the start.
+    /// The journal cannot store the start.
     #[error("the run was not started, because it cannot be stored: {0}")]
     NotStored(#[source] StorageError),
     /// The run that began under the same key or id no longer exists. The client can repeat the request.
-    #[error("run {run} was forgotten just now; ask again")]
+    #[error("run {run} was just deleted; try again")]
     Forgotten {
         /// The deleted run.
         run: RunId,
     },
     /// The run that began under the same key or id is unreadable.
-    #[error("what is known of run {run} cannot be read: {cause}")]
+    #[error("failed to read run {run}: {cause}")]
     Unreadable {
         /// The run.
         run: RunId,
@@ -53,7 +53,7 @@ pub(crate) enum StartError {
 }
 
 impl StartError {
-    /// Returns whether a later attempt can succeed once the disk has room.
+    /// Returns true if a later attempt can succeed once disk space is free.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self, Self::NotStored(StorageError::Full(_)))
     }

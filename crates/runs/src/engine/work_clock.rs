@@ -14,7 +14,7 @@ pub(crate) struct WorkClock {
 }
 
 impl WorkClock {
-    /// Records whether the run is at work after `at`.
+    /// Records that the run starts (`is_at_work`) or stops working at `at`.
     pub(crate) fn apply(&mut self, at: Timestamp, is_at_work: bool) {
         match (self.since, is_at_work) {
             (Some(since), false) => {
@@ -43,11 +43,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_do_not_count_and_a_clock_set_back_adds_nothing() {
+    fn pauses_and_clock_corrections_do_not_extend_the_limit() {
         let at = |seconds: i64| Timestamp(seconds * 1_000_000);
         let limit = Duration::from_secs(10);
         let mut clock = WorkClock::default();
-        assert_eq!(clock.deadline(limit), None, "it has not begun");
+        assert_eq!(clock.deadline(limit), None, "the clock has not started");
         clock.apply(at(100), true);
         assert_eq!(clock.deadline(limit), Some(at(110)));
         clock.apply(at(104), false);

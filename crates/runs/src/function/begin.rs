@@ -26,7 +26,7 @@ use crate::origin::Environment;
 use crate::pins::{References, callable, check_nodes};
 use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::source::read;
+use crate::source::read_definition_file;
 use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 
@@ -60,7 +60,7 @@ impl RunArguments {
     }
 
     /// Converts variables of a machine, where numbers and booleans are text. The variable `input` is also the input.
-    fn of_variables(variables: BTreeMap<String, Value>) -> Self {
+    fn from_variables(variables: BTreeMap<String, Value>) -> Self {
         let param = |(name, value)| match value {
             Value::Null => None,
             Value::Number(_) | Value::Bool(_) => Some((name, substitute::as_text(&value).into())),
@@ -71,7 +71,7 @@ impl RunArguments {
     }
 }
 
-/// Location of the function to be run.
+/// Location of the function to run.
 pub(crate) enum FunctionLocation<'f> {
     /// In a file given by its path.
     File(&'f str),
@@ -108,14 +108,14 @@ impl Engine {
             FunctionLocation::File(file) => {
                 let path: PathBuf = caller.folder.join(file);
                 let display_path = path.display().to_string();
-                let text = read(path.clone()).await;
+                let text = read_definition_file(path.clone()).await;
                 let text =
                     text.map_err(|error| invalid(format!("workflow file '{display_path}' cannot be read: {error}")))?;
                 let name =
                     path.file_name().map_or_else(|| display_path.clone(), |name| Path::new(name).display().to_string());
                 let declared = self.workers.load(&name, &text).await;
                 let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
-                let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
+                let workflow = choose_workflow(&declared, verb.workflow_name.as_deref())
                     .map_err(|error| invalid(format!("'{display_path}' {error}")))?;
                 (name, text, declared, workflow, DefinitionSource::Function)
             }
@@ -124,9 +124,9 @@ impl Engine {
                 (found.file(), text, declared, found.id.clone(), DefinitionSource::of_function(found))
             }
         };
-        let failed = |error: StartError| not_started("execution_error", error.to_string());
-        let nodes = nodes_of(self, caller, &declared).await.map_err(failed)?;
-        let variables = || RunArguments::of_variables(verb.initial_variables.clone().unwrap_or_default());
+        let start_failure = |error: StartError| not_started("execution_error", error.to_string());
+        let nodes = callable_nodes(self, caller, &declared).await.map_err(start_failure)?;
+        let variables = || RunArguments::from_variables(verb.initial_variables.clone().unwrap_or_default());
         let RunArguments { input, params } = run_arguments.unwrap_or_else(variables);
         let started = Started {
             at: self.clock.now(),
@@ -143,7 +143,7 @@ impl Engine {
             timeout: verb.execution_timeout.map(TimeSpan::from_seconds),
             one_heap: true,
         };
-        self.clone().begin_written(caller.clone(), started, source, None, key, engine).await.map_err(failed)
+        self.clone().begin_started(caller.clone(), started, source, None, key, engine).await.map_err(start_failure)
     }
 
     /// Starts a run, or finds the run that started under the same key or id. Returns once the start is in the journal.
@@ -151,7 +151,7 @@ impl Engine {
     /// # Errors
     ///
     /// If the run cannot start.
-    pub(super) async fn begin_written(
+    pub(super) async fn begin_started(
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
@@ -175,7 +175,7 @@ impl Engine {
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
-        let declared = Arc::new(DeclaredNodes::read(&started.nodes, &self.hands, &started.run)?);
+        let declared = Arc::new(DeclaredNodes::read(&started.nodes, &self.executors, &started.run)?);
         let caller = self.pinned(caller, || References::of_functions(&started.text, &started.nodes)).await?;
         let mut about = RunHeader {
             workflow: started.workflow.clone(),
@@ -192,8 +192,8 @@ impl Engine {
             engine,
         };
         about.mask(&self.secrets);
-        let file = self.file_of(&started);
-        let frame = self.frame_of(&started, file.as_deref());
+        let file = self.shared_file(&started);
+        let frame = self.root_frame(&started, file.as_deref());
         let (environment, seal, run) = (Environment::Whole, Seal::default(), started.run.clone());
         let parts = LaunchParts { caller, run, about, environment, seal, key };
         self.launch(parts, |recorder| {
@@ -206,7 +206,7 @@ impl Engine {
     }
 
     /// Returns the file of a run, which all runs of the same text share; `None` for a call of a node.
-    pub(super) fn file_of(&self, started: &Started) -> Option<Arc<OwnFile>> {
+    pub(super) fn shared_file(&self, started: &Started) -> Option<Arc<OwnFile>> {
         if started.is_call {
             return None;
         }
@@ -222,7 +222,7 @@ impl Engine {
     }
 
     /// Creates the root frame of the run: a function, or a call of a node.
-    pub(super) fn frame_of(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
+    pub(super) fn root_frame(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
         let Started { workflow, input, params, limits, .. } = started;
         let (id, input, params) = (workflow.clone(), input.clone(), params.clone());
         match file {
@@ -267,7 +267,7 @@ impl Engine {
             one_heap: true,
         };
         let engine = EngineKind::Sqlite;
-        self.clone().begin_written(caller.clone(), started, DefinitionSource::Function, None, key, engine).await
+        self.clone().begin_started(caller.clone(), started, DefinitionSource::Function, None, key, engine).await
     }
 }
 
@@ -283,7 +283,7 @@ impl Started {
 /// # Errors
 ///
 /// If reading the project fails, or it has changed since the root run began.
-pub(super) async fn nodes_of(
+pub(super) async fn callable_nodes(
     shared: &Engine,
     caller: &Caller,
     declared: &[Declaration],
@@ -296,7 +296,7 @@ pub(super) async fn nodes_of(
     Ok(nodes)
 }
 
-/// Reason why a file lacks the requested workflow, as the end of a sentence about the file.
+/// Reason for which a file lacks the requested workflow, as the end of a sentence about the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WorkflowChoiceError {
     /// The file declares no workflow.
@@ -323,7 +323,7 @@ pub(super) enum WorkflowChoiceError {
 /// # Errors
 ///
 /// If the file does not declare it, or `name` is `None` and it does not declare exactly one.
-pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
+pub(super) fn choose_workflow(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
     let workflows: Vec<&str> = declared
         .iter()
         .filter(|declared| declared.kind == Kind::Workflow)

@@ -1,4 +1,4 @@
-//! The calls of a function: their numbers, their targets and their steps.
+//! The calls of a function, with their numbers, targets and steps.
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
@@ -79,7 +79,7 @@ impl PendingCall {
                 CallKind::RunGraph { graph, .. } => CallLabel::Node(graph.clone()),
                 CallKind::Gate { .. } => CallLabel::Gate,
                 CallKind::RunWorkflow { workflow, .. } => {
-                    CallLabel::Run { workflow: workflow.clone(), run: child_of(run, number) }
+                    CallLabel::Run { workflow: workflow.clone(), run: child_run_id(run, number) }
                 }
                 _ => CallLabel::Other,
             },
@@ -87,7 +87,7 @@ impl PendingCall {
     }
 }
 
-/// Returns whether a call waits for something besides the driver of its run.
+/// Returns true if a call waits for something besides the driver of its run.
 pub(super) fn takes_time(kind: &CallKind) -> bool {
     match kind {
         CallKind::Run { .. }
@@ -103,7 +103,7 @@ pub(super) fn takes_time(kind: &CallKind) -> bool {
     }
 }
 
-/// Returns whether a call is a gate with time left for an answer.
+/// Returns true if a call is a gate that can still be answered in time.
 pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| !TimeSpan::from_seconds(seconds).is_elapsed()))
 }
@@ -123,7 +123,7 @@ pub(super) fn numbered_step(run: &RunId, place: &str, number: u64) -> StepId {
     StepId { run: run.clone(), place: place.to_owned(), visit: u32::try_from(number).unwrap_or(u32::MAX) }
 }
 
-/// Returns the run that a call starts.
-pub(super) fn child_of(run: &RunId, number: u64) -> RunId {
+/// Returns the id of the run that a call starts.
+pub(super) fn child_run_id(run: &RunId, number: u64) -> RunId {
     RunId::started_by(&child_step(run, number))
 }

@@ -25,7 +25,7 @@ use crate::engine::StartError;
 use crate::engine_state::Engine;
 use crate::event::Unreadable;
 use crate::machine::{MachineLaunch, prepare};
-use crate::outer::begun_here;
+use crate::outer::start_answer;
 use crate::quota::DescendantQuota;
 use crate::remote::RemoteLaunch;
 use crate::result_error::{CallResultError, ResultError};
@@ -139,8 +139,8 @@ pub(super) fn begin_for_outer_engine(
                 return to_engine_answer(CallOutcome::refused(error.to_string()));
             }
         }
-        let start = begun_here(&shared, &id).await;
-        start.unwrap_or_else(|| to_engine_answer(raise(format!("run {id} has ended already"))))
+        let start = start_answer(&shared, &id).await;
+        start.unwrap_or_else(|| to_engine_answer(raise(format!("run {id} has already finished"))))
     })
 }
 
@@ -155,7 +155,7 @@ async fn begin_child(
     let own_function = match file {
         Some(OwnFile { name, text }) => {
             let declared = shared.workers.load(name, text).await?;
-            let is_declared = super::begin::workflow_of(&declared, Some(&request.workflow)).is_ok();
+            let is_declared = super::begin::choose_workflow(&declared, Some(&request.workflow)).is_ok();
             if is_declared {
                 let source = own_function_source(shared, caller, &request, text).await;
                 Some((name.clone(), text.to_string(), declared, source))
@@ -232,12 +232,12 @@ async fn begin_function(
         input: if input.is_null() { Value::String(String::new()) } else { input },
         params,
         limits: Limits::default(),
-        nodes: super::begin::nodes_of(shared, caller, &declared).await?,
+        nodes: super::begin::callable_nodes(shared, caller, &declared).await?,
         depth,
         timeout,
         one_heap: true,
     };
-    shared.clone().begin_written(caller.clone(), started, source, Some(step), None, engine).await
+    shared.clone().begin_started(caller.clone(), started, source, Some(step), None, engine).await
 }
 
 async fn begin_machine(
@@ -319,7 +319,7 @@ pub(crate) async fn run_outcome(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, result)
 }
 
-/// Returns the reason of a failed run: the error text, preceded by the exception's name from the last line of the
+/// Returns the reason for a failed run: the error text, preceded by the exception's name from the last line of the
 /// traceback.
 fn failure_text(failed: &RunStatus) -> String {
     let error = failed.error.clone().unwrap_or_default();
@@ -338,5 +338,5 @@ pub(super) async fn call_outcome(shared: &Engine, run: &Run, workflow: &str) -> 
         RunState::Cancelled => return failed("was cancelled".to_owned()),
         _ => return failed(format!("failed: {}", failure_text(&run.progress()))),
     }
-    shared.value_of(run).await.map_or_else(|error| failed(error.to_string()), CallOutcome::value)
+    shared.result_value(run).await.map_or_else(|error| failed(error.to_string()), CallOutcome::value)
 }

@@ -10,7 +10,7 @@ use steplatch_workflow::{By, Input, Timestamp};
 
 use super::calls::{CallTarget, PendingCall, ROOT};
 use super::entry::Entry;
-use super::gate::{answer_of, step};
+use super::gate::{step, to_answer};
 use super::history::Cancel;
 use super::history::FunctionState;
 use super::run::FunctionEvent;
@@ -61,7 +61,7 @@ pub(super) struct Abandonment {
 /// Manner of cancelling a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CancelDecision {
-    /// The cancel is in progress already.
+    /// A cancel is already in progress.
     Ignore,
     /// The driver raises the exception in the function of the run.
     Raise,
@@ -101,7 +101,7 @@ pub(super) struct DeferredAnswer {
 
 impl FunctionState {
     /// Returns the event of an input in this state; `None` if the input has no effect.
-    pub(super) fn event_of(&self, run: &RunId, input: Input) -> Option<FunctionEvent> {
+    pub(super) fn event_for_input(&self, run: &RunId, input: Input) -> Option<FunctionEvent> {
         match input {
             Input::Cancel { reason } => Some(FunctionEvent::Cancelled { reason }),
             Input::GateAnswered { step: gate, choice, by } => {
@@ -111,7 +111,7 @@ impl FunctionState {
                 else {
                     return None;
                 };
-                let outcome = CallOutcome::Answer(answer_of(kind, choice));
+                let outcome = CallOutcome::Answer(to_answer(kind, choice));
                 (step(run, number)? == gate).then_some(FunctionEvent::Outcome { number, outcome, by: Some(by) })
             }
             Input::ChildWaits { step, waits } => Some(FunctionEvent::Child { number: u64::from(step.visit), waits }),
@@ -172,7 +172,7 @@ impl FunctionState {
 
     /// Returns the entries that end the run with the result of its function. Omits the gates that `entries` close,
     /// which the run has not applied yet.
-    pub(super) fn root_ended(
+    pub(super) fn root_end_entries(
         &self,
         run: &RunId,
         at: Timestamp,
@@ -210,7 +210,7 @@ impl FunctionState {
 
     /// Returns the entry for a child that starts or stops waiting for a person; `None` if the journal has the entry
     /// already.
-    pub(super) fn child_changed(&self, at: Timestamp, number: u64, waits: bool) -> Option<Entry> {
+    pub(super) fn child_wait_entry(&self, at: Timestamp, number: u64, waits: bool) -> Option<Entry> {
         let is_known = self.waiting_children.contains(&number);
         match waits {
             true if !is_known && self.open.contains(number) => Some(Entry::ChildWaits { at, number }),
@@ -223,7 +223,7 @@ impl FunctionState {
     pub(super) fn cancelled(&self, situation: CancelSituation) -> CancelDecision {
         let CancelSituation { was_received_here, is_abandoned, is_function } = situation;
         if self.cancel.is_some() && !was_received_here {
-            // The cancel is a repetition: the last daemon received it before it ended.
+            // The cancel is a repetition: the last daemon received it before it stopped.
             return CancelDecision::Ignore;
         }
         // The driver raises a cancel in a waiting function, but a paused function may wait only for its resumption.
@@ -246,7 +246,10 @@ impl FunctionState {
         let ends = |entry| match entry {
             // A failure by the time limit is not a failure of the function itself.
             Entry::Failed { at, error, .. } if raised.is_some_and(|kind| kind != FailureKind::Cancelled) => {
-                Entry::Cancelled { at, reason: format!("{reason}; its function failed when it was told: {error}") }
+                Entry::Cancelled {
+                    at,
+                    reason: format!("{reason}; its function failed during the cancellation: {error}"),
+                }
             }
             Entry::Completed { at, .. } | Entry::Failed { at, .. } | Entry::Cancelled { at, .. } => {
                 Entry::Cancelled { at, reason: reason.clone() }
@@ -257,7 +260,7 @@ impl FunctionState {
     }
 }
 
-/// Returns whether one of these entries answers or abandons a call.
+/// Returns true if one of these entries answers or abandons a call.
 fn closes(entries: &[Entry], number: u64) -> bool {
     let closes = |entry: &Entry| match entry {
         Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => *closed == number,

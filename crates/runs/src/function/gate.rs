@@ -53,7 +53,7 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
-/// Returns whether a call waits for a person's answer.
+/// Returns true if a call waits for a person's answer.
 pub(super) fn is_for_person(kind: &CallKind) -> bool {
     let CallKind::Gate { answered_by, .. } = kind else { return false };
     waits_for_answer(kind) && gate_problem(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
@@ -63,24 +63,27 @@ pub(super) fn is_for_person(kind: &CallKind) -> bool {
 pub(super) fn gate_problem(kind: &CallKind) -> Option<String> {
     let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
     if prompt.trim().is_empty() {
-        return Some("ctx.gate needs a prompt: what is asked".to_owned());
+        return Some("ctx.gate needs a prompt".to_owned());
     }
     for (at, choice) in choices.iter().flatten().enumerate() {
         if choice.trim().is_empty() || choices.iter().flatten().take(at).any(|other| other == choice) {
-            return Some(format!("a choice of ctx.gate is empty or there twice: '{choice}'"));
+            return Some(format!("a choice of ctx.gate is empty or repeated: '{choice}'"));
         }
     }
     if choices.as_ref().is_some_and(Vec::is_empty) {
-        return Some("ctx.gate with choices needs one at least".to_owned());
+        return Some("ctx.gate with choices needs at least one".to_owned());
     }
     if let Some(other) = answered_by.as_deref().filter(|answerer| parse_answerer(answerer).is_none()) {
-        return Some(format!("answered_by is one of {}, not '{other}'", ANSWERERS.map(AnsweredBy::name).join(", ")));
+        return Some(format!(
+            "answered_by must be one of {}, not '{other}'",
+            ANSWERERS.map(AnsweredBy::name).join(", ")
+        ));
     }
     let form = requested_form(form.as_ref())?;
     if choices.is_some() {
         return Some("ctx.gate takes choices or a form, not both".to_owned());
     }
-    Form::read(form).err().map(|problems| format!("the form of ctx.gate is not good: {}", problems.join("; ")))
+    Form::read(form).err().map(|problems| format!("the form of ctx.gate is not valid: {}", problems.join("; ")))
 }
 
 fn requested_form(form: Option<&Value>) -> Option<&Value> {
@@ -88,7 +91,7 @@ fn requested_form(form: Option<&Value>) -> Option<&Value> {
 }
 
 /// Returns an answer as the function receives it: the fields of a form, or the text.
-pub(super) fn answer_of(kind: &CallKind, choice: String) -> Answer {
+pub(super) fn to_answer(kind: &CallKind, choice: String) -> Answer {
     match kind {
         CallKind::Gate { form, .. } if requested_form(form.as_ref()).is_some() => {
             Answer::Value(serde_json::from_str(&choice).unwrap_or_else(|_| choice.into()))

@@ -180,7 +180,7 @@ impl FunctionState {
     }
 
     /// Moves a start of work after `now` to `now`, so that a clock that was set back does not extend the limit.
-    pub(super) fn begins_by(&mut self, now: Timestamp) {
+    pub(super) fn limit_start_to(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 

@@ -13,7 +13,7 @@ use crate::nodes::{ExecutorFactory, InvalidNodes, NodeExecutor, PtyNodes};
 /// Nodes by their ids, and their executor.
 pub(super) struct DeclaredNodes {
     nodes: HashMap<String, Node>,
-    hands: ExecutorFactory,
+    executors: ExecutorFactory,
     panes: Arc<PtyNodes>,
     performer: OnceLock<NodeExecutor>,
 }
@@ -24,7 +24,7 @@ impl DeclaredNodes {
     /// # Errors
     ///
     /// Returns all problems of the declarations.
-    pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, InvalidNodes> {
+    pub(super) fn read(documents: &[Value], executors: &ExecutorFactory, run: &RunId) -> Result<Self, InvalidNodes> {
         let mut nodes = HashMap::new();
         let mut invalid = Vec::new();
         for document in documents.iter().chain([&json!({"id": "identity", "type": "identity"})]) {
@@ -37,8 +37,8 @@ impl DeclaredNodes {
         if !invalid.is_empty() {
             return Err(InvalidNodes::new(invalid));
         }
-        let (hands, panes) = (hands.clone(), hands.panes(run.to_string()));
-        Ok(Self { nodes, hands, panes, performer: OnceLock::new() })
+        let (executors, panes) = (executors.clone(), executors.panes(run.to_string()));
+        Ok(Self { nodes, executors, panes, performer: OnceLock::new() })
     }
 
     pub(super) fn get(&self, id: &str) -> Option<&Node> {
@@ -47,7 +47,7 @@ impl DeclaredNodes {
 
     /// Performs a node that makes no calls itself.
     pub(super) async fn perform(&self, caller: &Arc<Caller>, node: &Node, call: Call, step: String) -> NodeResult {
-        let create = || self.hands.performer(caller, caller.folder.clone(), self.panes.clone());
+        let create = || self.executors.performer(caller, caller.folder.clone(), self.panes.clone());
         Box::pin(self.performer.get_or_init(create).run(node, call, &step)).await
     }
 
@@ -62,18 +62,18 @@ impl DeclaredNodes {
             if self.nodes.get(&node).is_some_and(|node| matches!(node.kind, NodeKind::Pty(_))) {
                 match terminal {
                     Some(terminal) => self.panes.adopt(node, terminal),
-                    None => self.panes.adopt_unseen(&node),
+                    None => self.panes.adopt_unknown_terminal(&node),
                 }
             }
         }
     }
 
     /// Takes over the terminal that a call of another daemon was about to use or open.
-    pub(super) fn adopt_unseen(&self, node: &str) {
-        self.panes.adopt_unseen(node);
+    pub(super) fn adopt_unknown_terminal(&self, node: &str) {
+        self.panes.adopt_unknown_terminal(node);
     }
 
-    /// Ends the programs that nodes keep running between calls.
+    /// Stops the programs that nodes keep running between calls.
     pub(super) async fn close(&self, caller: &Caller) {
         if let Some(performer) = self.performer.get() {
             performer.close().await;

@@ -19,7 +19,7 @@ use crate::time_span::TimeSpan;
 /// Maximum depth of calls between functions and graphs within one run.
 const MAX_DEPTH: usize = 16;
 
-/// Reason that a function node has no source and does not start.
+/// Reason for which a function node does not start.
 #[derive(Debug, thiserror::Error)]
 enum FunctionSourceError {
     /// The node is of another type.
@@ -76,7 +76,7 @@ impl FunctionRun {
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
                 let timeout = timeout.map(TimeSpan::from_seconds);
                 if timeout.is_some_and(TimeSpan::is_elapsed) {
-                    let message = too_long("Workflow", &workflow, timeout);
+                    let message = timeout_message("Workflow", &workflow, timeout);
                     return self.work.add_ready(number, CallOutcome::TimedOut(message));
                 }
                 if self.mirror.is_some() {
@@ -132,7 +132,7 @@ impl FunctionRun {
             return self.work.add_ready(number, self.missing(number, id, input));
         };
         if timeout.is_some_and(TimeSpan::is_elapsed) {
-            return self.work.add_ready(number, CallOutcome::TimedOut(too_long("Node", id, timeout)));
+            return self.work.add_ready(number, CallOutcome::TimedOut(timeout_message("Node", id, timeout)));
         }
         match &node.kind {
             NodeKind::Function(_) if self.is_inline(number, &node) => {
@@ -157,16 +157,16 @@ impl FunctionRun {
             }
             _ if !self.work.must_perform_here(number) => {}
             _ if attempt == Attempt::AfterRestart => {
-                let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
+                let message = "The daemon stopped while the node was running; whether it was done is not known, and it is \
                                not done again.";
                 let result = NodeResult::failed(&node, input, ErrorType::Unknown, message);
                 if matches!(node.kind, NodeKind::Pty(_)) {
-                    self.declared.adopt_unseen(id);
+                    self.declared.adopt_unknown_terminal(id);
                 }
-                let (hands, step) =
-                    (self.recorder.shared.hands.clone(), super::calls::call_step(&self.recorder.run.id, number));
+                let (executors, step) =
+                    (self.recorder.shared.executors.clone(), super::calls::call_step(&self.recorder.run.id, number));
                 self.work.spawn(number, async move {
-                    hands.end_left(&step.to_string()).await;
+                    executors.end_left(&step.to_string()).await;
                     CallOutcome::node(result)
                 });
             }
@@ -175,7 +175,7 @@ impl FunctionRun {
                 let (declared, caller) = (self.declared.clone(), self.recorder.caller.clone());
                 let step = super::calls::call_step(&self.recorder.run.id, number).to_string();
                 let (message, deadline) =
-                    (too_long("Node", id, timeout), after(&self.recorder.shared.clock, at, timeout));
+                    (timeout_message("Node", id, timeout), after(&self.recorder.shared.clock, at, timeout));
                 self.work.spawn(number, async move {
                     let call = NodeCall { input, interrupt: interrupt.clone(), ..NodeCall::default() };
                     let performing = declared.perform(&caller, &node, call, step);
@@ -184,7 +184,7 @@ impl FunctionRun {
                         biased;
                         result = &mut performing => CallOutcome::node(result),
                         () = deadline => {
-                            // When the execution returns, its processes have ended.
+                            // When the execution returns, its processes have exited.
                             interrupt.cancel();
                             performing.await;
                             CallOutcome::TimedOut(message)
@@ -257,7 +257,7 @@ impl FunctionRun {
         input: &Value,
         timeout: Option<TimeSpan>,
     ) -> bool {
-        if self.levels_above(number) >= MAX_DEPTH {
+        if self.nesting_depth(number) >= MAX_DEPTH {
             let message = format!("Maximum recursion depth ({MAX_DEPTH}) exceeded");
             let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
             self.work.add_ready(number, CallOutcome::node(result));
@@ -266,7 +266,7 @@ impl FunctionRun {
         let node_timeout = node.timeout.map(Seconds::duration).map(TimeSpan::from);
         match (timeout, node_timeout) {
             (Some(timeout), node_timeout) if node_timeout.is_none_or(|node_timeout| timeout <= node_timeout) => {
-                let message = too_long("Node", node.id.as_str(), Some(timeout));
+                let message = timeout_message("Node", node.id.as_str(), Some(timeout));
                 self.work.add_later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
             (_, Some(node_timeout)) => {
@@ -305,7 +305,7 @@ impl FunctionRun {
         Ok(Function { file, text, start, limits: Limits::default() })
     }
 
-    fn levels_above(&self, number: u64) -> usize {
+    fn nesting_depth(&self, number: u64) -> usize {
         let parent =
             |number: &u64| self.folded.open.get(*number).map(PendingCall::parent).filter(|frame| *frame != ROOT);
         std::iter::successors(parent(&number), parent).count()
@@ -318,18 +318,18 @@ impl FunctionRun {
     }
 }
 
-fn too_long(what: &str, id: &str, timeout: Option<TimeSpan>) -> String {
+fn timeout_message(what: &str, id: &str, timeout: Option<TimeSpan>) -> String {
     format!("{what} '{id}' took longer than {} s", timeout.unwrap_or_default())
 }
 
 /// Draws a random number in [0, 1) with the full precision of a double.
 fn draw_random() -> CallOutcome {
     match getrandom::u64() {
-        #[allow(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
+        #[allow(clippy::cast_precision_loss, reason = "a double has a precision of 53 bits")]
         Ok(bits) => CallOutcome::value((bits >> 11) as f64 / (1_u64 << 53) as f64),
         Err(error) => CallOutcome::Answer(Answer::Raise {
             exception: "OSError".to_owned(),
-            message: format!("the operating system has no randomness to give: {error}"),
+            message: format!("the operating system provided no random numbers: {error}"),
         }),
     }
 }

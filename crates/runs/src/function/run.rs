@@ -15,7 +15,7 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
 use steplatch_workflow::{By, Input};
 
-use super::calls::{CallTarget, PendingCall, ROOT, call_step, child_of, child_step};
+use super::calls::{CallTarget, PendingCall, ROOT, call_step, child_run_id, child_step};
 use super::entry::{CallLabel, Entry, Started};
 use super::gate::{is_for_person, open_gate};
 use super::history::FunctionState;
@@ -86,7 +86,7 @@ pub(crate) enum FunctionEvent {
     Cancelled {
         reason: String,
     },
-    CleanedUpTooLong,
+    CleanupTimedOut,
     Paused {
         by: String,
         above: bool,
@@ -97,7 +97,7 @@ pub(crate) enum FunctionEvent {
     ChildBegan {
         number: u64,
     },
-    OutOfTime,
+    TimedOut,
     /// A message of the outer engine.
     Outer(MirrorMessage),
     /// This daemon performed a call for the outer engine.
@@ -140,10 +140,10 @@ impl Recovery for FunctionRun {
         let Some(Entry::Started(started)) = entries.into_iter().next() else {
             return Err(RecoveryError::NoStart);
         };
-        let declared = DeclaredNodes::read(&started.nodes, &shared.hands, run)?;
+        let declared = DeclaredNodes::read(&started.nodes, &shared.executors, run)?;
         declared.adopt(std::mem::take(&mut folded.terminals));
-        let file = shared.file_of(&started);
-        let frame = shared.frame_of(&started, file.as_deref());
+        let file = shared.shared_file(&started);
+        let frame = shared.root_frame(&started, file.as_deref());
         // Look this up before any run continues, since continuing runs change the counts of the library.
         let counted = match (&about.source, &folded.end) {
             (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
@@ -192,7 +192,7 @@ impl RunKind for FunctionRun {
         self.folded.end.is_some()
     }
 
-    /// The run counts as finished once all its children and programs have ended.
+    /// The run counts as finished once all its children have finished and its programs have exited.
     fn leaves_work(&self) -> bool {
         true
     }
@@ -221,7 +221,7 @@ impl RunKind for FunctionRun {
             waiting_children: self.waiting_children().collect(),
             asks_person: self.asks_person(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
-            trouble: self.mirror.as_ref().and_then(|mirror| mirror.trouble.clone()),
+            blocked_reason: self.mirror.as_ref().and_then(|mirror| mirror.blocked_reason.clone()),
             ..RunStatus::default()
         }
     }
@@ -235,15 +235,15 @@ impl RunKind for FunctionRun {
             self.publish();
             return true;
         }
-        self.folded.begins_by(self.recorder.shared.clock.now());
+        self.folded.limit_start_to(self.recorder.shared.clock.now());
         if let Err(error) = Box::pin(self.resume_open_calls()).await {
             let error = error.to_string();
-            tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run cannot be resumed");
+            tracing::error!(run = %self.recorder.run.id, error, "failed to resume the open calls of a run");
             if !self.append(vec![Entry::failed(self.recorder.shared.clock.now(), error)]).await {
                 return false;
             }
         }
-        // The last daemon may have ended between learning a secret and sealing it.
+        // The last daemon may have stopped between learning a secret and sealing it.
         if !self.record(&[]).await || !Box::pin(self.resume_cancel()).await {
             return false;
         }
@@ -258,7 +258,7 @@ impl RunKind for FunctionRun {
         let clock = self.recorder.shared.clock.clone();
         let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
         if out_of_time.is_some_and(|at| at <= self.recorder.shared.clock.now()) {
-            return FunctionEvent::OutOfTime;
+            return FunctionEvent::TimedOut;
         }
         loop {
             // Polls ready results last, so that a function whose calls all complete at once does not starve its limits.
@@ -266,8 +266,8 @@ impl RunKind for FunctionRun {
             tokio::select! {
                 biased;
                 Some((number, outcome)) = self.work.next() => return FunctionEvent::Outcome { number, outcome, by: None },
-                () = clock.deadline(out_of_time) => return FunctionEvent::OutOfTime,
-                () = clock.deadline(self.cancel_progress.cleanup_deadline) => return FunctionEvent::CleanedUpTooLong,
+                () = clock.deadline(out_of_time) => return FunctionEvent::TimedOut,
+                () = clock.deadline(self.cancel_progress.cleanup_deadline) => return FunctionEvent::CleanupTimedOut,
                 () = std::future::ready(()), if is_ready => if let Some((number, outcome)) = self.work.next_ready() {
                     return FunctionEvent::Outcome { number, outcome, by: None };
                 },
@@ -283,7 +283,7 @@ impl RunKind for FunctionRun {
         if self.mirror.is_some() {
             return Box::pin(self.forward_input(input)).await;
         }
-        match self.folded.event_of(&self.recorder.run.id, input) {
+        match self.folded.event_for_input(&self.recorder.run.id, input) {
             Some(event) => Handled::recorded(self.apply_event(event).await),
             None => Handled::Ignored,
         }
@@ -296,7 +296,7 @@ impl RunKind for FunctionRun {
         self.declared.close(&self.recorder.caller).await;
         let (shared, caller) = (&self.recorder.shared, &self.recorder.caller);
         for number in &self.folded.workflows {
-            if let Ok(Some(child)) = shared.find(&child_of(&self.recorder.run.id, *number)).await {
+            if let Ok(Some(child)) = shared.find(&child_run_id(&self.recorder.run.id, *number)).await {
                 close_left_open(shared, caller, &child).await;
             }
         }
@@ -345,7 +345,7 @@ impl FunctionRun {
         }
     }
 
-    /// Records an event and performs its consequences. Returns false when this daemon must no longer drive the run.
+    /// Records an event and performs what follows from it. Returns false when this daemon must no longer drive the run.
     pub(super) async fn apply_event(&mut self, event: FunctionEvent) -> bool {
         let at = self.recorder.shared.clock.now();
         match event {
@@ -358,8 +358,8 @@ impl FunctionRun {
             }
             FunctionEvent::TurnOver => self.end_turn().await,
             FunctionEvent::Cancelled { reason } => self.cancel(at, reason).await,
-            FunctionEvent::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
-            FunctionEvent::OutOfTime => {
+            FunctionEvent::CleanupTimedOut => self.cancel_at_once(at, String::new()).await,
+            FunctionEvent::TimedOut => {
                 let limit = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {limit} s, which is its limit");
                 let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
@@ -374,7 +374,7 @@ impl FunctionRun {
             }
             FunctionEvent::ChildBegan { number } => {
                 if let Some(pause) = self.folded.paused.clone()
-                    && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
+                    && let Some(child) = self.recorder.shared.driven(&child_run_id(&self.recorder.run.id, number))
                 {
                     child.send(Input::Pause { by: pause.by, above: true });
                 }
@@ -391,7 +391,7 @@ impl FunctionRun {
                 self.resume_all().await
             }
             FunctionEvent::Child { number, waits } => {
-                match self.folded.child_changed(at, number, waits) {
+                match self.folded.child_wait_entry(at, number, waits) {
                     Some(entry) => self.append(vec![entry]).await,
                     // The child may have begun or stopped waiting for a person.
                     None => self.record(&[]).await,
@@ -411,7 +411,7 @@ impl FunctionRun {
                 let open = self.folded.open.get(number).cloned();
                 let starts_run =
                     |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
-                let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
+                let child = open.as_ref().is_none_or(starts_run).then(|| child_run_id(&self.recorder.run.id, number));
                 let is_alive = match open {
                     Some(open) => self.deliver_outcome(number, open, outcome, by).await,
                     // The call was interrupted, so its late result is dropped.
@@ -450,7 +450,7 @@ impl FunctionRun {
         for number in frames {
             self.resume_frame(number).await?;
         }
-        // The run had resumed, but the last daemon ended before it delivered the withheld answers.
+        // The run had resumed, but the last daemon stopped before it delivered the withheld answers.
         if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
             self.resume_all().await;
         }
@@ -479,7 +479,7 @@ impl FunctionRun {
         true
     }
 
-    /// Returns whether the run or a descendant needs a person's answer.
+    /// Returns true if the run or a descendant needs a person's answer.
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
         waiting.any(|(_, open)| matches!(&open.target, CallTarget::Call(call) if is_for_person(&call.kind)))
@@ -488,14 +488,14 @@ impl FunctionRun {
 
     /// Returns the child runs that wait for a person.
     fn waiting_children(&self) -> impl Iterator<Item = RunId> {
-        self.folded.waiting_children.iter().map(|number| child_of(&self.recorder.run.id, *number))
+        self.folded.waiting_children.iter().map(|number| child_run_id(&self.recorder.run.id, *number))
     }
 
     /// Sends an input to all child runs.
     fn notify_children(&self, input: impl Fn() -> Input) {
         for (number, open) in self.folded.open.iter() {
             if matches!(&open.target, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
-                && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
+                && let Some(child) = self.recorder.shared.driven(&child_run_id(&self.recorder.run.id, number))
             {
                 child.send(input());
             }

@@ -9,7 +9,7 @@ use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python_api::{Answer, CallKind};
 use steplatch_store::Record;
 
-use super::calls::{ROOT, child_of};
+use super::calls::{ROOT, child_run_id};
 use super::entry::{CallLabel, Entry, event_name};
 use super::gate::{HUMAN, step};
 use super::history::FunctionState;
@@ -34,7 +34,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                 }
                 CallKind::RunWorkflow { workflow, input, params, .. } => {
                     let data = json!({"workflow_id": workflow, "call": number, "input": input, "params": params,
-                                      "child_run_id": child_of(&run.id, number)});
+                                      "child_run_id": child_run_id(&run.id, number)});
                     ("nested_workflow_started".to_owned(), within(frame, data))
                 }
                 CallKind::Gate { prompt, choices, form, answered_by, context, .. } => (

@@ -74,7 +74,7 @@ impl GateAnswer {
     }
 }
 
-/// The given proof that a person answered, and the required proof.
+/// Proof that a person answered, as given and as required.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GateProof {
     pub(crate) given: Proof,
@@ -95,48 +95,49 @@ impl OpenGate {
     /// # Errors
     ///
     /// If the gate does not accept the answer.
-    pub(crate) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, InvalidAnswer> {
+    pub(crate) fn read(&self, info: &GateInfo, gate_answer: &GateAnswer) -> Result<String, InvalidAnswer> {
         if let Some(form) = &self.form {
             let form = Form::read(form).map_err(|problems| InvalidAnswer::BrokenForm { problems })?;
-            let typed = || match serde_json::from_str(&given.answer) {
+            let parse_typed = || match serde_json::from_str(&gate_answer.answer) {
                 Ok(Value::Object(fields)) => Ok(fields),
                 _ => {
                     let names = form.fields().iter().map(Field::name);
                     Err(InvalidAnswer::NotFields { fields: names.map(str::to_owned).collect() })
                 }
             };
-            let fields = given.form.clone().map_or_else(typed, Ok)?;
+            let fields = gate_answer.form.clone().map_or_else(parse_typed, Ok)?;
             let filled = form.fill(&fields);
             return match filled {
                 Ok(filled) => Ok(Value::Object(filled).to_string()),
                 Err(problems) => Err(InvalidAnswer::Fields { problems }),
             };
         }
-        if given.form.is_some() {
+        if gate_answer.form.is_some() {
             return Err(InvalidAnswer::NoForm);
         }
         // A choice may hold a secret; the gate accepts its masked form as the answer.
         let all = || self.choices.iter().zip(&info.choices);
-        let is_meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
-        if let Some(number) = given.number {
+        let matches_shown_text =
+            |(choice, shown): &(&String, &String)| **choice == gate_answer.answer || **shown == gate_answer.answer;
+        if let Some(number) = gate_answer.number {
             let chosen = number.checked_sub(1).and_then(|at| all().nth(at));
-            return match chosen.filter(|chosen| given.answer.is_empty() || is_meant(chosen)) {
+            return match chosen.filter(|chosen| gate_answer.answer.is_empty() || matches_shown_text(chosen)) {
                 Some((choice, _)) => Ok(choice.clone()),
                 None => Err(InvalidAnswer::Number { number, choices: info.choices.clone() }),
             };
         }
-        let exactly = all().find(|(choice, _)| **choice == given.answer);
-        let mut matches = all().filter(is_meant);
-        match exactly.or_else(|| matches.next()) {
-            Some(_) if exactly.is_none() && matches.next().is_some() => Err(InvalidAnswer::AmbiguousChoice),
+        let exact_match = all().find(|(choice, _)| **choice == gate_answer.answer);
+        let mut matches = all().filter(matches_shown_text);
+        match exact_match.or_else(|| matches.next()) {
+            Some(_) if exact_match.is_none() && matches.next().is_some() => Err(InvalidAnswer::AmbiguousChoice),
             Some((choice, _)) => Ok(choice.clone()),
-            None if given.answer.trim().is_empty() => Err(match self.choices.is_empty() {
+            None if gate_answer.answer.trim().is_empty() => Err(match self.choices.is_empty() {
                 true => InvalidAnswer::Empty,
                 false => InvalidAnswer::NoChoice { choices: info.choices.clone() },
             }),
-            None if self.choices.is_empty() => Ok(given.answer.clone()),
+            None if self.choices.is_empty() => Ok(gate_answer.answer.clone()),
             None => {
-                let answer = given.answer.chars().take(200).collect();
+                let answer = gate_answer.answer.chars().take(200).collect();
                 Err(InvalidAnswer::OtherChoice { answer, choices: info.choices.clone() })
             }
         }
@@ -172,14 +173,14 @@ mod tests {
     #[test]
     fn rejected_answer_has_the_documented_message() {
         // 003 L674: `Invalid choice 'd'. Must be one of: ['a', 'b', 'c']`
-        let refused = read(&["a", "b", "c"], "d").unwrap_err().to_string();
-        assert_eq!(refused, "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
-        let numbered = read(&["red", "blue"], "2").unwrap_err().to_string();
+        let error = read(&["a", "b", "c"], "d").unwrap_err().to_string();
+        assert_eq!(error, "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
+        let error = read(&["red", "blue"], "2").unwrap_err().to_string();
         let advice = "Choice 2 is answered with its text: blue";
-        assert_eq!(numbered, format!("Invalid choice '2'. Must be one of: ['red', 'blue']. {advice}"));
+        assert_eq!(error, format!("Invalid choice '2'. Must be one of: ['red', 'blue']. {advice}"));
         for number in ["0", "3", "-1"] {
-            let refused = read(&["red", "blue"], number).unwrap_err().to_string();
-            assert_eq!(refused, format!("Invalid choice '{number}'. Must be one of: ['red', 'blue']"));
+            let error = read(&["red", "blue"], number).unwrap_err().to_string();
+            assert_eq!(error, format!("Invalid choice '{number}'. Must be one of: ['red', 'blue']"));
         }
         // 003 L1038: `answer is required`
         for choices in [&[][..], &["a"]] {

@@ -1,4 +1,4 @@
-//! Reasons for rejecting an answer to a gate.
+//! Reasons for which an answer to a gate is rejected.
 
 use steplatch_access::{PasskeyRefusal, PassphraseError, PersonRefusal, TooManySecrets};
 use steplatch_clock as clock;
@@ -7,7 +7,7 @@ use steplatch_workflow::{By, Proof, Timestamp};
 
 use crate::run::RunState;
 
-/// Reason for rejecting an answer.
+/// Reason for which an answer is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
     /// The answer can be for several gates. The client can name one.
@@ -44,10 +44,10 @@ pub(crate) enum AnswerError {
         state: RunState,
     },
     /// The journal has not stored the answer yet. It may do so later.
-    #[error("The answer is not stored yet{}; look with get_run", reason(.trouble.as_deref()))]
+    #[error("The answer is not stored yet{}; look with get_run", reason(.blocked_reason.as_deref()))]
     NotStored {
-        /// Reason that the run cannot continue, if known.
-        trouble: Option<String>,
+        /// Reason for which the run cannot continue, if known.
+        blocked_reason: Option<String>,
     },
     /// The gate is for people, and the caller does not count as a person.
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub(crate) enum AnswerError {
     /// The answer lacks the required proof.
     #[error(
         "This gate accepts an answer only if it is {} (setting gates.require = \"{}\")",
-        way_to_prove(*.required),
+        proof_description(*.required),
         .required.name()
     )]
     Unproved {
@@ -99,7 +99,7 @@ pub(crate) struct AmbiguousGate {
     pub(crate) gates: Vec<String>,
 }
 
-/// Reason that a gate closed before an answer arrived.
+/// Reason for which a gate closed before an answer arrived.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClosedGateError {
     /// Another answer came first.
@@ -120,14 +120,14 @@ pub(crate) enum ClosedGateError {
     },
 }
 
-/// Reason that a run without an open gate accepts no answer.
+/// Reason for which a run without an open gate accepts no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotWaiting {
     /// The run waits for something else.
-    #[error("{trouble}")]
+    #[error("{blocked_reason}")]
     Stuck {
-        /// Reason that the run cannot continue.
-        trouble: String,
+        /// Reason for which the run cannot continue.
+        blocked_reason: String,
     },
     /// The run has no question.
     #[error("Run is not waiting for input (state: {})", .state.name())]
@@ -137,7 +137,7 @@ pub(crate) enum NotWaiting {
     },
 }
 
-/// Reason that a gate does not accept an answer.
+/// Reason for which a gate does not accept an answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidAnswer {
     /// The form of the gate is invalid.
@@ -147,7 +147,7 @@ pub(crate) enum InvalidAnswer {
         problems: Vec<String>,
     },
     /// The gate has a form, and the answer is not an object.
-    #[error("The gate asks for a form, answered as an object with its fields: {}", .fields.join(", "))]
+    #[error("The gate has a form; answer it with an object with its fields: {}", .fields.join(", "))]
     NotFields {
         /// The names of the fields.
         fields: Vec<String>,
@@ -162,7 +162,7 @@ pub(crate) enum InvalidAnswer {
     #[error("The gate has no form; answer it with a text or one of its choices")]
     NoForm,
     /// The number does not match the answered choice.
-    #[error("Choice {number} does not match the answer; choices are {}", listed(.choices))]
+    #[error("Choice {number} does not match the answer; choices are {}", python_list(.choices))]
     Number {
         /// The number.
         number: usize,
@@ -176,13 +176,13 @@ pub(crate) enum InvalidAnswer {
     #[error("answer is required; the gate accepts any text")]
     Empty,
     /// The answer is empty, and the gate has choices.
-    #[error("answer is required; it must be one of: {}", listed(.choices))]
+    #[error("answer is required; it must be one of: {}", python_list(.choices))]
     NoChoice {
         /// The shown choices.
         choices: Vec<String>,
     },
     /// The answer is not among the choices.
-    #[error("Invalid choice '{answer}'. Must be one of: {}{}", listed(.choices), meant_by_number(.answer, .choices))]
+    #[error("Invalid choice '{answer}'. Must be one of: {}{}", python_list(.choices), number_hint(.answer, .choices))]
     OtherChoice {
         /// The answer, at most 200 characters.
         answer: String,
@@ -191,8 +191,8 @@ pub(crate) enum InvalidAnswer {
     },
 }
 
-/// Formats texts like a Python list.
-fn listed(texts: &[String]) -> String {
+/// Formats strings like a Python list.
+fn python_list(texts: &[String]) -> String {
     let quoted = |text: &String| {
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
         let mut quoted = String::from(quote);
@@ -213,12 +213,12 @@ fn listed(texts: &[String]) -> String {
 }
 
 /// Formats the reason that a run cannot continue, as the end of a sentence.
-fn reason(trouble: Option<&str>) -> String {
-    trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
+fn reason(blocked_reason: Option<&str>) -> String {
+    blocked_reason.map(|blocked_reason| format!(": {blocked_reason}")).unwrap_or_default()
 }
 
 /// Returns a sentence about the choice whose number was answered instead of its text.
-fn meant_by_number(answer: &str, choices: &[String]) -> String {
+fn number_hint(answer: &str, choices: &[String]) -> String {
     let number = answer.trim().parse::<usize>().ok();
     match number.and_then(|number| Some((number, choices.get(number.checked_sub(1)?)?))) {
         Some((number, choice)) => format!(". Choice {number} is answered with its text: {choice}"),
@@ -227,7 +227,7 @@ fn meant_by_number(answer: &str, choices: &[String]) -> String {
 }
 
 /// Describes an answer with the required proof.
-fn way_to_prove(required: Proof) -> &'static str {
+fn proof_description(required: Proof) -> &'static str {
     match required {
         Proof::None => "given by a person",
         Proof::Dialog => "given in a dialog of an MCP client, or in a terminal of your own",
@@ -242,9 +242,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_are_listed_as_in_python() {
+    fn choices_are_formatted_like_a_python_list() {
         let choices = ["it's", "say \"so\"", "both ' and \"", "a\\b\nc"].map(str::to_owned);
-        assert_eq!(listed(&choices), r#"["it's", 'say "so"', 'both \' and "', 'a\\b\nc']"#);
-        assert_eq!(listed(&[]), "[]");
+        assert_eq!(python_list(&choices), r#"["it's", 'say "so"', 'both \' and "', 'a\\b\nc']"#);
+        assert_eq!(python_list(&[]), "[]");
     }
 }

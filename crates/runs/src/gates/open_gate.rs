@@ -65,13 +65,13 @@ impl OpenGate {
     /// Returns the full gate for clients, with secrets hidden. A digest covers the gate and the definitions of the run.
     /// A secret that the daemon learns later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
-        let shown = |text: &String| with_collapsed_blanks(&secrets.masked(text.clone()));
+        let displayed = |text: &String| with_collapsed_blanks(&secrets.masked(text.clone()));
         let mut info = GateInfo {
             gate_id: self.step.to_string(),
             run_id: self.step.run.to_string(),
-            prompt: shown(&self.prompt),
-            choices: self.choices.iter().map(shown).collect(),
-            choices_for_person: self.choices_for_person.iter().map(shown).collect(),
+            prompt: displayed(&self.prompt),
+            choices: self.choices.iter().map(displayed).collect(),
+            choices_for_person: self.choices_for_person.iter().map(displayed).collect(),
             form: self.form.clone(),
             answered_by: self.answered_by.name().to_owned(),
             created_at: clock::to_iso8601(self.opened_at),
@@ -87,7 +87,7 @@ impl OpenGate {
         if let Some(at) = info.expires_at.as_ref().filter(|_| self.is_for_person()) {
             let consequence = match &self.on_timeout {
                 Some(state) => format!("the run goes on with '{state}'"),
-                None => "it counts as not answered".to_owned(),
+                None => "it counts as unanswered".to_owned(),
             };
             info.context.insert(WITHOUT_ANSWER.to_owned(), format!("after {at}, {consequence}").into());
         }
@@ -105,7 +105,7 @@ impl OpenGate {
     }
 }
 
-/// Replaces free space in the titles and descriptions of a form. Other texts are answers, and stay unchanged.
+/// Collapses white space in the titles and descriptions of a form. Other strings are answers, and stay unchanged.
 fn collapse_blanks(form: &mut Value) {
     match form {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| match value {
@@ -121,7 +121,7 @@ fn collapse_blanks(form: &mut Value) {
 }
 
 /// Shortens a gate for reports.
-pub(crate) fn reported(mut info: GateInfo) -> GateInfo {
+pub(crate) fn shorten_for_report(mut info: GateInfo) -> GateInfo {
     let mut context = Value::Object(std::mem::take(&mut info.context));
     shorten(&mut context, MAX_TEXT_CHARS, "/context", &mut info.shortened_values);
     if let Value::Object(context) = context {

@@ -36,13 +36,13 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         shared.sessions.record_repeated(&step);
     }
     if shared.sessions.has_silent_host() {
-        let began = shared.clock.now();
+        let started_at = shared.clock.now();
         let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
-        let awaiting = shared.sessions.await_silent_hosts(session, attempt.is_repeated());
-        if with_limit(&shared.clock, limit, awaiting).await.is_none() {
+        let await_hosts = shared.sessions.await_silent_hosts(session, attempt.is_repeated());
+        if with_limit(&shared.clock, limit, await_hosts).await.is_none() {
             return Outcome::TimedOut;
         }
-        let waited = shared.clock.now().since(began);
+        let waited = shared.clock.now().since(started_at);
         limit = limit.map(|limit| limit.saturating_sub(waited));
     }
     if let "run_node" | "run_graph" = tool.as_str() {
@@ -51,13 +51,13 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         return with_limit(&shared.clock, limit, called).await.unwrap_or(Outcome::TimedOut);
     }
     if attempt.is_repeated()
-        && let Some(outcome) = earlier_outcome(&shared, &tool, &params, &step).await
+        && let Some(outcome) = outcome_after_restart(&shared, &tool, &params, &step).await
     {
         return outcome;
     }
     let named = params.get_mut("session_id").filter(|_| TerminalUse::for_tool(&tool) != TerminalUse::Reads);
     if let Some(Value::String(session)) = named
-        && let Err(error) = check_shown(&shared.sessions, &caller, session).await
+        && let Err(error) = check_was_shown(&shared.sessions, &caller, session).await
     {
         let fields = [("success", false.into()), ("error", error.into())];
         let result = fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
@@ -77,12 +77,12 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
             result: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
         };
     };
-    let (done, result) = oneshot::channel();
+    let (result_sender, result) = oneshot::channel();
     let (sessions, clock) = (shared.sessions.clone(), shared.clock.clone());
     let opens = tool == "open_terminal";
-    let acting = async move {
+    let action_future = async move {
         let result = actions::perform(&sessions, &caller, verb, params, step.clone()).await;
-        let Err(result) = done.send(result) else { return };
+        let Err(result) = result_sender.send(result) else { return };
         // The run has abandoned the step: close a terminal that the step opened in the meantime. If the daemon is
         // stopping, the terminal stays open for the resumed run.
         if opens && !shared.stopping.is_cancelled() {
@@ -97,11 +97,11 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     // A partial opening cannot be undone, so a separate task completes it; dropping this future ends any other action.
     let result = if opens {
         has_requested.store(true, Ordering::Relaxed);
-        tokio::spawn(acting);
+        tokio::spawn(action_future);
         with_limit(&clock, limit, result).await
     } else {
-        let acting = Box::pin(acting);
-        with_limit(&clock, limit, async { tokio::join!(acting, result).1 }).await
+        let action_future = Box::pin(action_future);
+        with_limit(&clock, limit, async { tokio::join!(action_future, result).1 }).await
     };
     match result {
         None => Outcome::TimedOut,
@@ -116,7 +116,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
 /// # Errors
 ///
 /// If the person has not seen it and the run has not opened it.
-pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
+pub(super) async fn check_was_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
     let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
     // An id always refers to the same terminal, but a name does not.
     if approved.contains(session) {
@@ -136,7 +136,12 @@ pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &
 
 /// Returns the outcome of an action that another daemon may have performed, if the terminal host cannot answer: the
 /// ledger of steps ends with the host.
-async fn earlier_outcome(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
+async fn outcome_after_restart(
+    shared: &Engine,
+    tool: &str,
+    params: &Map<String, Value>,
+    step: &str,
+) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     let in_doubt = || shared.sessions.is_in_doubt(step).then_some(Outcome::Unknown);
     let host = params.get("host").and_then(Value::as_str);
@@ -152,7 +157,7 @@ async fn earlier_outcome(shared: &Engine, tool: &str, params: &Map<String, Value
         // The host may have ended because of the input.
         "run_command" | "send_input" | "dialogue" => match shared.sessions.exists(session).await {
             Ok(()) => None,
-            // The request waits for its machine, and its outcome is unknown if the machine does not connect in time.
+            // The request waits for its host, and its outcome is unknown if the host does not connect in time.
             Err(error) if error.is_away() => None,
             // The request is refused, as before.
             Err(LookupError::Unnamed) => None,

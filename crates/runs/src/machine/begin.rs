@@ -32,7 +32,7 @@ pub(crate) struct MachineLaunch {
     pub(crate) again: Option<Rerun>,
 }
 
-/// An earlier run that a new run repeats.
+/// Earlier run that a new run repeats.
 pub(crate) struct Rerun {
     pub(crate) about: RerunInfo,
     /// The recorded part that the new run takes over.
@@ -53,7 +53,7 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
     let has_terminal = start.session_id.as_deref().or(named).is_some_and(|session| !session.is_empty());
     if !has_terminal {
         for argument in definition.arguments() {
-            if let Some(value) = inherited(caller, argument.name()) {
+            if let Some(value) = inherited_value(caller, argument.name()) {
                 start.variables.entry(argument.name()).or_insert_with(|| value.into());
             }
         }
@@ -68,7 +68,7 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
 }
 
 /// Returns the value of an argument in a caller's environment.
-fn inherited<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
+fn inherited_value<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
     if !is_of_environment(name) {
         return None;
     }
@@ -124,7 +124,7 @@ impl Engine {
         }
         let named = start.variables.get("session_id").and_then(Value::as_str);
         let machine = start.session_id.as_deref().or(named).and_then(|session| self.sessions.machine_of(session));
-        let references = || References::of_machine(definition.document()).on_machine(machine);
+        let references = || References::of_machine(definition.document()).with_terminal_host(machine);
         let caller = self.pinned(caller, references).await?;
         if let Some(pins) = &caller.pins {
             start.gateless = pins.gateless.clone();
@@ -159,7 +159,7 @@ impl Engine {
             source,
             engine,
         };
-        let (seal, environment) = (named, Environment::of_machine(&definition));
+        let (seal, environment) = (named, Environment::for_machine(&definition));
         let parts = LaunchParts { caller, run: id, about, environment, seal, key };
         let definition = self.definitions.share(definition);
         self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start, part.flatten())).await
@@ -174,7 +174,7 @@ mod tests {
     fn callers_directory_does_not_come_from_its_environment() {
         let environment = [("PWD", "/home/ana"), ("EDITOR", "vi")].map(|(name, value)| (name.into(), value.into()));
         let caller = Caller::unnamed("/home/ana/shop".into(), environment.into());
-        assert_eq!(inherited(&caller, "PWD"), Some("/home/ana/shop"));
-        assert_eq!((inherited(&caller, "EDITOR"), inherited(&caller, "LANG")), (Some("vi"), None));
+        assert_eq!(inherited_value(&caller, "PWD"), Some("/home/ana/shop"));
+        assert_eq!((inherited_value(&caller, "EDITOR"), inherited_value(&caller, "LANG")), (Some("vi"), None));
     }
 }

@@ -11,7 +11,7 @@ use steplatch_workflow::{Definition, History, Input, ShellAnswer, State, secret_
 
 use super::act;
 
-/// Seconds that a shell may still be busy with the last input.
+/// Maximum time that a shell may still be busy with the last input, in seconds.
 const PROMPT_TIMEOUT_SECONDS: f64 = 10.0;
 
 /// Sets and exports variables in the shell of a terminal.
@@ -21,11 +21,11 @@ pub(crate) async fn set(
     mut session_id: String,
     variables: BTreeMap<String, String>,
 ) -> ShellAnswer {
-    if let Err(error) = act::check_shown(sessions, caller, &mut session_id).await {
+    if let Err(error) = act::check_was_shown(sessions, caller, &mut session_id).await {
         return ShellAnswer::Failed { error };
     }
-    if let Err(error) = at_prompt(sessions, caller, &session_id, variables.keys().cloned().collect()).await {
-        return failed(error);
+    if let Err(error) = wait_for_prompt(sessions, caller, &session_id, variables.keys().cloned().collect()).await {
+        return failed_answer(error);
     }
     let reply = sessions.set_variables(caller, SetVariables { session_id, variables, export: true }).await;
     match reply.error {
@@ -41,27 +41,27 @@ pub(crate) async fn read(
     session_id: String,
     names: Vec<String>,
 ) -> ShellAnswer {
-    if let Err(error) = at_prompt(sessions, caller, &session_id, names.clone()).await {
-        return failed(error);
+    if let Err(error) = wait_for_prompt(sessions, caller, &session_id, names.clone()).await {
+        return failed_answer(error);
     }
     match sessions.unmasked_variables(&GetVariables { session_id, names }).await {
         Ok(values) => ShellAnswer::Told { values },
-        Err(error) => failed(error),
+        Err(error) => failed_answer(error),
     }
 }
 
-fn failed(error: ShellQueryError) -> ShellAnswer {
+fn failed_answer(error: ShellQueryError) -> ShellAnswer {
     let (ShellQueryError::Busy(error) | ShellQueryError::Otherwise(error)) = error;
     ShellAnswer::Failed { error }
 }
 
-/// Waits until the command that a machine typed last has ended. Returns at once for a program that cannot report its
+/// Waits until the last command that a machine typed has finished. Returns at once for a program that cannot report its
 /// variables.
 ///
 /// # Errors
 ///
 /// If the shell will not report its variables.
-async fn at_prompt(
+async fn wait_for_prompt(
     sessions: &Sessions,
     caller: &Arc<Caller>,
     session_id: &str,
@@ -84,20 +84,20 @@ async fn at_prompt(
 
 /// Returns the secrets that an input contains: values that the contract declares as secret, and variables that a state
 /// types as a secret.
-pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Input) -> Vec<String> {
+pub(super) fn input_secrets(definition: &Definition, history: &History, input: &Input) -> Vec<String> {
     let mut found = Vec::new();
     match input {
         Input::Start(start) => {
-            let given = |name: &str| start.variables.get(name).and_then(Value::as_str).map(str::to_owned);
+            let variable_value = |name: &str| start.variables.get(name).and_then(Value::as_str).map(str::to_owned);
             let contract = definition.arguments().iter().chain(definition.return_values());
             for variable in contract.filter(|variable| variable.is_secret()) {
-                found.extend(given(variable.name()).into_iter().chain(variable.default().map(str::to_owned)));
+                found.extend(variable_value(variable.name()).into_iter().chain(variable.default().map(str::to_owned)));
             }
-            found.extend(definition.secrets().filter_map(|name| given(&secret_variable(name))));
+            found.extend(definition.secrets().filter_map(|name| variable_value(&secret_variable(name))));
             for typed in definition.states().iter().flat_map(State::secret_texts) {
                 let named =
                     |name: &&String| typed.contains(&format!("{{{name}}}")) || typed.contains(&format!("{{{name}|"));
-                found.extend(start.variables.keys().filter(named).filter_map(|name| given(name)));
+                found.extend(start.variables.keys().filter(named).filter_map(|name| variable_value(name)));
                 if !typed.contains('{') {
                     found.push(typed.to_owned());
                 }

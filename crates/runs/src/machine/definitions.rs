@@ -1,4 +1,4 @@
-//! Cache of the definitions of machines in progress: each is in memory once.
+//! Cache of the definitions of machines in progress: each definition is in memory only once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -16,11 +16,11 @@ pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 struct DefinitionIndex {
     by_digest: HashMap<Signature, Weak<Definition>>,
     /// Maximum number of entries before the cache removes entries whose definitions were dropped.
-    swept_above: usize,
+    sweep_threshold: usize,
 }
 
 /// Minimum number of entries before a sweep.
-const MIN_SWEPT_ENTRIES: usize = 64;
+const MIN_SWEEP_THRESHOLD: usize = 64;
 
 impl DefinitionCache {
     /// Returns the definition of a machine in progress with the same document, or else `definition`.
@@ -32,9 +32,9 @@ impl DefinitionCache {
             return same;
         }
         index.by_digest.insert(digest, Arc::downgrade(&definition));
-        if index.by_digest.len() > index.swept_above.max(MIN_SWEPT_ENTRIES) {
+        if index.by_digest.len() > index.sweep_threshold.max(MIN_SWEEP_THRESHOLD) {
             index.by_digest.retain(|_, definition| definition.strong_count() > 0);
-            index.swept_above = 2 * index.by_digest.len();
+            index.sweep_threshold = 2 * index.by_digest.len();
         }
         definition
     }
@@ -50,10 +50,10 @@ mod tests {
     fn sleeping(name: &str) -> Definition {
         let document = json!({"name": name, "initial_state": "a",
                               "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
-        of(&document)
+        parse(&document)
     }
 
-    fn of(document: &Value) -> Definition {
+    fn parse(document: &Value) -> Definition {
         Definition::parse(document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
@@ -63,9 +63,9 @@ mod tests {
         let first = cache.share(sleeping("one"));
         assert!(Arc::ptr_eq(&first, &cache.share(sleeping("one"))));
         assert!(!Arc::ptr_eq(&first, &cache.share(sleeping("two"))));
-        let gone = Arc::downgrade(&first);
+        let dropped = Arc::downgrade(&first);
         drop(first);
-        assert!(gone.upgrade().is_none(), "the cache itself holds no definition");
+        assert!(dropped.upgrade().is_none(), "the cache holds only weak references");
         cache.share(sleeping("one"));
     }
 
@@ -76,7 +76,7 @@ mod tests {
             r#"{"initial_state":"a","states":{"a":{"action":{"tool":"sleep","params":{"seconds":0}}}}}"#,
             r#"{"states":{"a":{"action":{"params":{"seconds":0},"tool":"sleep"}}},"initial_state":"a"}"#,
         );
-        let [one, other] = [one, other].map(|text| of(&serde_json::from_str(text).unwrap_or_default()));
+        let [one, other] = [one, other].map(|text| parse(&serde_json::from_str(text).unwrap_or_default()));
         assert_eq!(Signature::of_value(one.document()), Signature::of_value(other.document()));
         let one = cache.share(one);
         assert!(!Arc::ptr_eq(&one, &cache.share(other)));
@@ -87,7 +87,7 @@ mod tests {
         let cache = DefinitionCache::default();
         let kept = cache.share(sleeping("kept"));
         (0..1000).for_each(|number| drop(cache.share(sleeping(&format!("w{number}")))));
-        assert!(cache.0.lock().by_digest.len() <= 2 * MIN_SWEPT_ENTRIES);
+        assert!(cache.0.lock().by_digest.len() <= 2 * MIN_SWEEP_THRESHOLD);
         assert!(Arc::ptr_eq(&kept, &cache.share(sleeping("kept"))));
     }
 }

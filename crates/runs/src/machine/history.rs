@@ -18,7 +18,7 @@ pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
     serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
 }
 
-/// Returns whether a machine with these entries leaves its terminals open when it fails.
+/// Returns true if a machine with these entries leaves its terminals open when it fails.
 pub(crate) fn keeps_terminals(records: &[Record]) -> bool {
     let first = records.first().map(|first| read(first.clone(), &Seal::default()));
     matches!(first, Some(Ok(Event::Started { keep_terminals: true, .. })))
@@ -28,7 +28,7 @@ pub(crate) fn keeps_terminals(records: &[Record]) -> bool {
 const MAX_INLINE_BYTES: usize = 256 * 1024;
 
 impl Engine {
-    /// Returns the events of a run, from entry number `from` on. A mark unknown to the seal remains hidden.
+    /// Returns the events of a run, starting at entry number `from`. A mark unknown to the seal remains hidden.
     pub(crate) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let records = self.journal.read(run, from).await?;
         self.read_all(records, seal).await
@@ -55,13 +55,13 @@ impl Engine {
         let mut all = Vec::with_capacity(events.len());
         for (seq, event) in (from..).zip(events) {
             // Looks up data from earlier entries, which few events need.
-            let looked_up = match &event {
+            let earlier_field = match &event {
                 Event::GateExpired { step, .. } => Some(("timeout", self.gate_timeout(&run.id, step).await?)),
-                Event::Completed { .. } => Some(("result", self.result_of(run).await?)),
+                Event::Completed { .. } => Some(("result", self.return_values(run).await?)),
                 _ => None,
             };
-            let mut event = event_of(run, seq, event);
-            if let (Some(event), Some((name, value))) = (&mut event, looked_up) {
+            let mut event = to_run_event(run, seq, event);
+            if let (Some(event), Some((name, value))) = (&mut event, earlier_field) {
                 event.data.insert(name.to_owned(), value);
             }
             all.push(event);
@@ -79,24 +79,24 @@ impl Engine {
     }
 
     /// Returns the return values of a completed machine.
-    async fn result_of(&self, run: &Run) -> Result<Value, Unreadable> {
+    async fn return_values(&self, run: &Run) -> Result<Value, Unreadable> {
         let RunStatus { result, result_shortened, .. } = run.progress();
         match result.filter(|_| !result_shortened) {
             Some(result) => Ok(Value::clone(&result)),
             None => {
                 let events = self.events_of(&run.id, 1, &Seal::default()).await?;
-                Ok(returned(&History::from_iter(&events)))
+                Ok(result_value(&History::from_iter(&events)))
             }
         }
     }
 }
 
 /// Returns the result of a completed machine: the result of a `return`, else its return values.
-pub(super) fn returned(history: &History) -> Value {
+pub(super) fn result_value(history: &History) -> Value {
     history.result().cloned().unwrap_or_else(|| json!(history.return_values()))
 }
 
-fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
+fn to_run_event(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
     let timestamp = clock::to_iso8601(event.at());
     let (event_type, data) = match event {
         Event::Started { variables, limits, session_id, parent, .. } => (

@@ -31,7 +31,7 @@ impl MachineRun {
     pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Events(EventBatch { from, events, reply }) => {
-                let is_ours = self.record_new(from, events).await;
+                let is_ours = self.record_new_events(from, events).await;
                 if is_ours {
                     // The worker may have disconnected; it repeats the request.
                     let _ = reply.send(self.history.events_applied() as u64);
@@ -39,7 +39,7 @@ impl MachineRun {
                 is_ours
             }
             MirrorMessage::Started(started) => {
-                self.set_error(started.err());
+                self.set_blocked_reason(started.err());
                 true
             }
             MirrorMessage::Lost(how) => {
@@ -51,7 +51,7 @@ impl MachineRun {
                 effects.retain(Effect::closes);
                 self.is_lost = true;
                 let from = self.history.events_applied() as u64;
-                if !self.record_new(from, events).await {
+                if !self.record_new_events(from, events).await {
                     return false;
                 }
                 self.perform_all(effects, Attempt::First).await;
@@ -68,7 +68,7 @@ impl MachineRun {
         match &input {
             Input::Cancel { reason } => {
                 if !shared.outer.cancel(&run.id, reason.clone()) {
-                    self.set_error(Some(NOT_SERVED.to_owned()));
+                    self.set_blocked_reason(Some(NOT_SERVED.to_owned()));
                 }
                 return Handled::Unanswered;
             }
@@ -96,12 +96,12 @@ impl MachineRun {
         };
         match end {
             InputEnd::Taken { from, events } => {
-                self.set_error(None);
-                Handled::recorded(self.record_new(from, events).await)
+                self.set_blocked_reason(None);
+                Handled::recorded(self.record_new_events(from, events).await)
             }
             InputEnd::Ignored => Handled::Ignored,
-            InputEnd::Unknown(trouble) => {
-                self.set_error(Some(trouble));
+            InputEnd::Unknown(blocked_reason) => {
+                self.set_blocked_reason(Some(blocked_reason));
                 Handled::Unanswered
             }
         }
@@ -109,10 +109,10 @@ impl MachineRun {
 
     /// Records the events that the journal does not have yet, unless earlier events are missing. Returns false when
     /// this daemon must no longer drive the run.
-    async fn record_new(&mut self, from: u64, events: Vec<Event>) -> bool {
+    async fn record_new_events(&mut self, from: u64, events: Vec<Event>) -> bool {
         let known = self.history.events_applied() as u64;
         let Some(skipped) = known.checked_sub(from).and_then(|skipped| usize::try_from(skipped).ok()) else {
-            // Events are missing in between; the engine sends them again.
+            // Earlier events are missing; the engine sends them again.
             return true;
         };
         let new: Vec<Event> = events.into_iter().skip(skipped).collect();
@@ -121,7 +121,7 @@ impl MachineRun {
         }
         let mut abandoned = self.steps_that_start_runs();
         for event in &new {
-            // A secret must be known before the first follower of the run sees it.
+            // The daemon must know a secret before any follower of the run can see it.
             for secret in self.secrets_in(event) {
                 self.recorder.shared.secrets.add(&secret);
                 self.recorder.learn(&secret);
@@ -137,7 +137,7 @@ impl MachineRun {
         abandoned.retain(|step| self.history.is_over() || !self.history.awaits_child(step));
         self.abandon_steps(abandoned);
         if let Some(mirror) = &mut self.mirror {
-            mirror.trouble = None;
+            mirror.blocked_reason = None;
         }
         self.leaves_work = self.is_lost || self.recorder.about.source.changes_library(true);
         self.record(&new).await
@@ -169,7 +169,7 @@ impl MachineRun {
         match event {
             Event::VariablesTold { step, answer: answer @ ShellAnswer::Told { .. }, .. } => {
                 let input = Input::ShellAnswered { step: step.clone(), answer: answer.clone() };
-                contract::secrets_of(&self.definition, &self.history, &input)
+                contract::input_secrets(&self.definition, &self.history, &input)
             }
             Event::StateEntered { params, .. } => {
                 let is_secret =
@@ -181,8 +181,8 @@ impl MachineRun {
         }
     }
 
-    fn set_error(&mut self, trouble: Option<String>) {
-        if Mirror::set_error(&mut self.mirror, trouble) {
+    fn set_blocked_reason(&mut self, blocked_reason: Option<String>) {
+        if Mirror::set_blocked_reason(&mut self.mirror, blocked_reason) {
             self.publish();
         }
     }

@@ -7,7 +7,7 @@ use steplatch_workflow::{
 };
 
 use super::report;
-use crate::child::refused;
+use crate::child::refused_outcome;
 use crate::engine_state::Engine;
 use crate::result_error::ResultError;
 use crate::run::Run;
@@ -17,7 +17,7 @@ use crate::seal::Seal;
 pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outcome {
     let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
         Ok(events) => events,
-        Err(error) => return refused(format!("what became of run {} cannot be read: {error}", run.id)),
+        Err(error) => return refused_outcome(format!("failed to read the outcome of run {}: {error}", run.id)),
     };
     let (outcome, log) = if with_log {
         let (history, log) = fold_with_log(&events);
@@ -28,7 +28,7 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
     match outcome {
         Outcome::Finished { mut result } => {
             let progress = run.progress();
-            let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+            let saving = run.about.source.saving(progress.library_copy.as_ref(), progress.save_error.as_deref());
             let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
             set("workflow_name", run.about.workflow.clone().into());
             set("workflow_saved", saving.saved.is_some().into());

@@ -10,7 +10,7 @@ use super::report::{MAX_TEXT_CHARS, shorten};
 use crate::not_started::not_started;
 
 /// Rehearses a machine. The rehearsal opens, types and stores nothing, so the report has no `run_id`.
-pub(crate) fn rehearsed(
+pub(crate) fn rehearsal_report(
     definition: &Definition,
     stubs: &Map<String, Value>,
     variables: Map<String, Value>,
@@ -19,7 +19,9 @@ pub(crate) fn rehearsed(
 ) -> Box<RunReply> {
     let stubs = match Stubs::read(&Value::Object(stubs.clone()), definition, &TerminalTools) {
         Ok(stubs) => stubs,
-        Err(problems) => return not_started("definition_invalid", format!("rehearse does not fit: {problems}")),
+        Err(problems) => {
+            return not_started("definition_invalid", format!("rehearse does not match the workflow: {problems}"));
+        }
     };
     let Rehearsal { path, end, final_state, states_executed, elapsed_time, return_values, left_over } =
         rehearse(definition, &stubs, variables, limits);

@@ -15,7 +15,7 @@ use crate::event::{TAKEN_OVER, Unreadable};
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Maximum characters of a text in a report, which shows the beginning or the end of a longer text.
+/// Maximum length of a string in a report, in characters. The report shows the start or end of a longer string.
 pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
 /// Minimum of that limit: the report of a long run lowers the limit to save space.
@@ -27,10 +27,10 @@ const MIN_VARIABLE_CHARS: usize = 80;
 /// Approximate number of characters of all screens in a report, since a model reads it.
 const SCREENS_BUDGET_CHARS: usize = 30_000;
 
-/// Numbers of log entries in a report, from the beginning and from the end.
+/// Numbers of log entries in a report, from the start and from the end of the log.
 const MAX_LOG_ENTRIES: (usize, usize) = (10, 50);
 
-/// Maximum lines of the last screen of a run that failed.
+/// Maximum number of lines of the last screen of a failed run.
 const MAX_SCREEN_LINES: usize = 24;
 
 /// Maximum number of variables in a report.
@@ -39,7 +39,7 @@ const MAX_VARIABLES: usize = 300;
 /// Maximum number of shortened values that a report names, the variables first.
 const MAX_SHORTENED_VALUES: usize = 2 + MAX_VARIABLES + 100;
 
-/// Suffixes of the names of texts whose end is more useful than their beginning.
+/// Suffixes of the names of strings whose end is more useful than their start.
 const SHOWN_FROM_END: [&str; 2] = ["screen_content", "output"];
 
 /// The field of a report with the variables at the end.
@@ -71,14 +71,19 @@ pub(crate) fn build_report(
     let history = builder.history();
     // Each result contains a screen, and the variables contain it again.
     let max_chars = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
-    let mut cut = Vec::new();
-    let mut fitting = |mut value: Value, place: &str| {
+    let mut shortened = Vec::new();
+    let mut shorten_value = |mut value: Value, place: &str| {
         if let Some(variables) = value.get_mut(VARIABLES_AFTER) {
             // The result of the same entry contains the log.
             variables.as_object_mut().into_iter().for_each(remove_nested_logs);
-            shorten(variables, (max_chars / 4).max(MIN_VARIABLE_CHARS), &pointer(place, VARIABLES_AFTER), &mut cut);
+            shorten(
+                variables,
+                (max_chars / 4).max(MIN_VARIABLE_CHARS),
+                &pointer(place, VARIABLES_AFTER),
+                &mut shortened,
+            );
         }
-        shorten(&mut value, max_chars, place, &mut cut);
+        shorten(&mut value, max_chars, place, &mut shortened);
         secrets.masked_value(value)
     };
     let (last_screen, last_screens) = match progress.state {
@@ -91,26 +96,27 @@ pub(crate) fn build_report(
     if variables_left_out > 0 {
         variables = variables.into_iter().take(MAX_VARIABLES).collect();
     }
-    let variables = match fitting(secrets.masked_value(Value::Object(variables)), &format!("/{FINAL_VARIABLES}")) {
+    let variables = match shorten_value(secrets.masked_value(Value::Object(variables)), &format!("/{FINAL_VARIABLES}"))
+    {
         Value::Object(variables) => variables,
         _ => Map::new(),
     };
     let log: Vec<Value> = log
         .into_iter()
         .enumerate()
-        .map(|(index, entry)| fitting(secrets.masked_value(entry), &format!("/{LOG}/{index}")))
+        .map(|(index, entry)| shorten_value(secrets.masked_value(entry), &format!("/{LOG}/{index}")))
         .collect();
     let entries = [(FINAL_VARIABLES, variables_left_out as u64), (LOG, log_left_out.unwrap_or_default())];
     let entries = entries.into_iter().filter(|(_, left_out)| *left_out > 0);
     let shortened_values: Vec<ShortenedValue> = entries
         .map(|(name, left_out)| ShortenedValue { path: format!("/{name}"), left_out, is_end: false })
-        .chain(cut)
+        .chain(shortened)
         .take(MAX_SHORTENED_VALUES)
         .collect();
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
     secrets.mask_fields(&mut signature);
-    let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+    let saving = run.about.source.saving(progress.library_copy.as_ref(), progress.save_error.as_deref());
     let reply = run.reply(&progress, secrets);
     Ok(RunReply {
         final_state: history.final_state().map(str::to_owned),
@@ -161,7 +167,7 @@ pub(crate) fn next_step(
         return Some(match gate.answered_by.as_str() {
             "human" => format!(
                 "The run waits for a person, who answers pending_gate in a terminal of their own with: steplatch gates \
-                 answer {}. Tell them so; {wait} goes on when they have.",
+                 answer {}. Ask them to; {wait} returns once they have.",
                 gate.name_with_digest()
             ),
             _ => {
@@ -191,22 +197,22 @@ pub(crate) fn next_step(
 fn last_screens(history: &History, log: &[Value], secrets: &Redactor) -> (Option<String>, BTreeMap<String, String>) {
     let screens = history.last_screens();
     let last = match screens.first() {
-        Some(last) => end_of(&last.screen, secrets),
+        Some(last) => screen_end(&last.screen, secrets),
         // Older versions recorded no screens, and the terminal may have been closed already.
         None => last_screen(log, secrets),
     };
     let listed_screens = screens.iter().filter(|_| screens.len() > 1);
-    let all = listed_screens.filter_map(|last| Some((last.session_id.clone(), end_of(&last.screen, secrets)?)));
+    let all = listed_screens.filter_map(|last| Some((last.session_id.clone(), screen_end(&last.screen, secrets)?)));
     (last, all.collect())
 }
 
 /// Returns the end of the last screen in a log.
 fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
-    end_of(log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?, secrets)
+    screen_end(log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?, secrets)
 }
 
 /// Returns the end of a screen, unless it is empty.
-fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
+fn screen_end(screen: &str, secrets: &Redactor) -> Option<String> {
     // Mask secrets before cutting, so that no cut secret remains unmasked.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
     let lines: Vec<&str> = screen.lines().collect();
@@ -220,7 +226,7 @@ fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
 fn read_log(run: &Run, records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable> {
     let seal = Seal::default();
     let mut builder = LogBuilder::default();
-    let (mut first, mut last) = (Vec::new(), VecDeque::new());
+    let (mut first_entries, mut last_entries) = (Vec::new(), VecDeque::new());
     let mut left_out = 0;
     for record in records {
         let is_taken_over = run.has_taken_over(record.seq);
@@ -228,23 +234,23 @@ fn read_log(run: &Run, records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>),
             if is_taken_over {
                 entry[TAKEN_OVER] = true.into();
             }
-            if first.len() < MAX_LOG_ENTRIES.0 {
-                first.push(entry);
+            if first_entries.len() < MAX_LOG_ENTRIES.0 {
+                first_entries.push(entry);
                 continue;
             }
-            if last.len() == MAX_LOG_ENTRIES.1 {
-                last.pop_front();
+            if last_entries.len() == MAX_LOG_ENTRIES.1 {
+                last_entries.pop_front();
                 left_out += 1;
             }
-            last.push_back(entry);
+            last_entries.push_back(entry);
         }
     }
     if left_out > 0 {
-        let note = format!("{left_out} entries are left out of this report; steplatch runs events tells everything");
-        first.push(json!({"phase": LEFT_OUT, "message": note, LEFT_OUT: left_out}));
+        let remark = format!("{left_out} entries are left out of this report; steplatch runs events lists all");
+        first_entries.push(json!({"phase": LEFT_OUT, "message": remark, LEFT_OUT: left_out}));
     }
-    first.extend(last);
-    Ok((builder, first))
+    first_entries.extend(last_entries);
+    Ok((builder, first_entries))
 }
 
 /// Removes the logs of nested runs from results or variables.

@@ -52,8 +52,8 @@ pub(crate) struct MachineRun {
     pub(super) definition: Arc<Definition>,
     pub(super) history: History,
     /// Effects to perform once the journal has the first entries.
-    first: Vec<Effect>,
-    /// True if work remains after the run's end.
+    initial_effects: Vec<Effect>,
+    /// True if work remains after the end of the run.
     pub(super) leaves_work: bool,
     /// Effects in progress, by step: one action, or several branches.
     in_flight: HashMap<StepId, AbortHandle>,
@@ -61,11 +61,11 @@ pub(crate) struct MachineRun {
     /// The timer of the whole run.
     deadline: Option<AbortHandle>,
     /// Tasks that must complete before the run counts as finished.
-    closing: Vec<JoinHandle<()>>,
+    cleanup_tasks: Vec<JoinHandle<()>>,
     /// The definition's copy in the library, once the run has finished.
-    kept: Option<LibraryCopy>,
-    /// Reason why the library could not save the definition.
-    unsaved: Option<String>,
+    library_copy: Option<LibraryCopy>,
+    /// Reason for which the library could not save the definition.
+    save_error: Option<String>,
     /// True if another daemon recorded the run's end.
     ended_before: bool,
     /// Connection to the outer engine, if one decides the run.
@@ -79,7 +79,7 @@ pub(crate) struct MachineHistory {
     definition: Arc<Definition>,
     history: History,
     /// All events of a run that an outer engine decides: the engine may lack some of them.
-    first: Vec<Event>,
+    initial_events: Vec<Event>,
 }
 
 impl Recovery for MachineRun {
@@ -96,20 +96,20 @@ impl Recovery for MachineRun {
         let mut history = History::from_iter(&events);
         let document = history.definition().ok_or(RecoveryError::NoStart)?;
         let definition = Definition::parse(document, &TerminalTools).map_err(RecoveryError::Definition)?;
-        let (seal, environment) = (seal.with_definition(&definition), Environment::of_machine(&definition));
+        let (seal, environment) = (seal.with_definition(&definition), Environment::for_machine(&definition));
         let definition = shared.definitions.share(definition);
         history.share_definition(definition.shared_document());
-        let first = if about.engine == EngineKind::Sqlite { Vec::new() } else { events };
-        Ok(StoredRun { history: MachineHistory { definition, history, first }, seal, environment })
+        let initial_events = if about.engine == EngineKind::Sqlite { Vec::new() } else { events };
+        Ok(StoredRun { history: MachineHistory { definition, history, initial_events }, seal, environment })
     }
 
     fn resume(stored: MachineHistory, recorder: Recorder) -> Self {
-        let MachineHistory { definition, history, first } = stored;
+        let MachineHistory { definition, history, initial_events } = stored;
         let ended_before = history.is_over();
         let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
         // A finished run only closes its open terminals.
         if !ended_before {
-            run.mirror = Mirror::connect(&run.recorder, false, first);
+            run.mirror = Mirror::connect(&run.recorder, false, initial_events);
         }
         run
     }
@@ -166,16 +166,16 @@ impl RunKind for MachineRun {
             ended: self.history.ended_at(),
             error: self.recorder.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             result: (state == RunState::Completed)
-                .then(|| Arc::new(self.recorder.shared.secrets.masked_value(history::returned(&self.history)))),
+                .then(|| Arc::new(self.recorder.shared.secrets.masked_value(history::result_value(&self.history)))),
             gates: self.open_gate().into_iter().collect(),
             waiting_children,
             asks_person: self.asks_person(),
             paused: self.history.paused().cloned(),
-            kept: self.kept.clone(),
-            unsaved: self.unsaved.clone(),
+            library_copy: self.library_copy.clone(),
+            save_error: self.save_error.clone(),
             repairs: self.repairs(),
             repairable: self.repairable(),
-            trouble: self.mirror.as_ref().and_then(|mirror| mirror.trouble.clone()),
+            blocked_reason: self.mirror.as_ref().and_then(|mirror| mirror.blocked_reason.clone()),
             ..RunStatus::default()
         }
     }
@@ -194,7 +194,7 @@ impl RunKind for MachineRun {
             return false;
         }
         let effects = match attempt {
-            Attempt::First => std::mem::take(&mut self.first),
+            Attempt::First => std::mem::take(&mut self.initial_effects),
             Attempt::AfterRestart => resume(&self.history, self.recorder.shared.clock.now()),
         };
         self.perform_all(effects, attempt).await;
@@ -224,11 +224,11 @@ impl RunKind for MachineRun {
             Input::ShellAnswered { step, .. } => drop(self.in_flight.remove(step)),
             _ => {}
         }
-        let ended = match &input {
+        let finished_step = match &input {
             Input::Outcome { step, .. } => Some(step.to_string()),
             _ => None,
         };
-        let answered = match &input {
+        let answered_gate = match &input {
             Input::GateAnswered { step, .. } => Some(step.clone()),
             _ => None,
         };
@@ -241,14 +241,14 @@ impl RunKind for MachineRun {
         }
         let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
         if let Some(expiry) =
-            answered.filter(|_| handled == Handled::Recorded).and_then(|gate| self.in_flight.remove(&gate))
+            answered_gate.filter(|_| handled == Handled::Recorded).and_then(|gate| self.in_flight.remove(&gate))
         {
             expiry.abort();
         }
         if !self.record(&decision.events).await {
             return Handled::Lost;
         }
-        if let Some(step) = ended {
+        if let Some(step) = finished_step {
             self.recorder.shared.sessions.settle(&step);
         }
         if !self.save_repairs().await {
@@ -275,8 +275,8 @@ impl RunKind for MachineRun {
         };
         let Recorder { shared, about, .. } = &self.recorder;
         match shared.update_library(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
-            Ok(kept) => self.kept = kept,
-            Err(error) => self.unsaved = Some(shared.secrets.masked(error.to_string())),
+            Ok(library_copy) => self.library_copy = library_copy,
+            Err(error) => self.save_error = Some(shared.secrets.masked(error.to_string())),
         }
     }
 
@@ -321,7 +321,7 @@ impl MachineRun {
             None => run.decide(Input::Start(start)),
             Some(part) => run.take_over(start, part),
         };
-        run.first = effects;
+        run.initial_effects = effects;
         run.mirror = Mirror::connect(&run.recorder, false, events.clone());
         // The daemon now knows the secrets of the run.
         let Recorder { shared, about, .. } = &mut run.recorder;
@@ -336,14 +336,14 @@ impl MachineRun {
             recorder,
             definition,
             history: History::new(),
-            first: Vec::new(),
+            initial_effects: Vec::new(),
             leaves_work: false,
             in_flight: HashMap::new(),
             opening: None,
             deadline: None,
-            closing: Vec::new(),
-            kept: None,
-            unsaved: None,
+            cleanup_tasks: Vec::new(),
+            library_copy: None,
+            save_error: None,
             ended_before: false,
             mirror: None,
             is_lost: false,
@@ -389,16 +389,16 @@ impl MachineRun {
         if screens.is_empty() {
             return None;
         }
-        let kept = Event::ScreensKept { at: self.recorder.shared.clock.now(), screens };
-        self.history.apply(&kept);
-        Some(kept)
+        let screens_event = Event::ScreensKept { at: self.recorder.shared.clock.now(), screens };
+        self.history.apply(&screens_event);
+        Some(screens_event)
     }
 
     /// Waits for a terminal whose opening was in progress when the run ended, and closes the terminal: no other
     /// component knows it.
     async fn close_pending_opening(&mut self, inputs: &mut RunInputs) {
         let Some(Opening { step: opening, .. }) = self.opening.take() else { return };
-        // An opening that still waits for a place is cancelled.
+        // An opening that still waits for a free place is cancelled.
         self.recorder.shared.sessions.give_up(&opening.to_string());
         // The outcome arrives within the limit of its state.
         while let Some(input) = inputs.recv().await {
@@ -407,8 +407,9 @@ impl MachineRun {
                 continue;
             }
             let Outcome::Finished { result } = outcome else { return };
-            let opened = result.get("session_id").and_then(Value::as_str).filter(|_| !self.history.keep_terminals());
-            if let Some(session_id) = opened {
+            let session_id =
+                result.get("session_id").and_then(Value::as_str).filter(|_| !self.history.keep_terminals());
+            if let Some(session_id) = session_id {
                 let exit = ExitTerminal { session_id: session_id.to_owned(), ..ExitTerminal::default() };
                 self.recorder.shared.sessions.exit(&self.recorder.caller, exit).await;
             }
@@ -417,8 +418,8 @@ impl MachineRun {
     }
 
     fn decide(&mut self, input: Input) -> Decision {
-        // The daemon must know a secret before the first follower of the run sees it.
-        let secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        // The daemon must know a secret before any follower of the run can see it.
+        let secrets = contract::input_secrets(&self.definition, &self.history, &input);
         if let Some(patched) = self.accepted_machine(&input) {
             self.definition = patched;
         }
@@ -429,7 +430,7 @@ impl MachineRun {
     /// Decides the start of a run that takes over a part of an earlier run.
     fn take_over(&mut self, start: Start, part: RecordedPart) -> Decision {
         let input = Input::Start(start);
-        let secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        let secrets = contract::input_secrets(&self.definition, &self.history, &input);
         let Input::Start(start) = input else { return Decision::default() };
         let decision = begin_from(&self.definition, start, part, self.recorder.shared.clock.now());
         self.apply(decision, secrets)
@@ -456,11 +457,11 @@ impl MachineRun {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return };
         let asking_gate = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
         let Some(gate_step) = asking_gate else { return };
-        let opened = events.iter_mut().find_map(|event| match event {
+        let gate_context = events.iter_mut().find_map(|event| match event {
             Event::GateOpened { step, context, .. } if *step == gate_step => Some(context),
             _ => None,
         });
-        let Some(context) = opened else { return };
+        let Some(context) = gate_context else { return };
         if let Some(text) =
             self.recorder.shared.workflows.recorded_output(folder, name, &gate_step.place, gate_step.visit).await
         {
@@ -518,8 +519,8 @@ impl MachineRun {
     }
 
     /// Saves the accepted patches in the library of the machine, and records that. The journal stores the patches
-    /// first: after a crash in between, the next daemon saves them again, which changes nothing. Returns false when
-    /// this daemon must no longer drive the run.
+    /// first: after a crash before the save, the next daemon saves them again, which changes nothing. Returns false
+    /// when this daemon must no longer drive the run.
     async fn save_repairs(&mut self) -> bool {
         let shared = self.recorder.shared.clone();
         while let Some((folder, name, repair)) = self.unsaved_repair() {
@@ -572,7 +573,7 @@ impl MachineRun {
         Some(OpenGate { on_timeout, ..OpenGate::from(gate) })
     }
 
-    /// Returns whether the run or a descendant needs a person's answer to continue.
+    /// Returns true if the run or a descendant needs a person's answer to continue.
     fn asks_person(&self) -> bool {
         let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
         self.history.gate().is_some_and(is_for_person) || self.recorder.shared.any_asks_person(&self.waiting_children())
@@ -590,13 +591,13 @@ impl MachineRun {
                 self.perform(effect, attempt);
             }
             // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
-            self.await_closing().await;
+            self.await_cleanup().await;
         }
     }
 
-    async fn await_closing(&mut self) {
-        for closed in std::mem::take(&mut self.closing) {
-            let _ = closed.await;
+    async fn await_cleanup(&mut self) {
+        for task in std::mem::take(&mut self.cleanup_tasks) {
+            let _ = task.await;
         }
     }
 
@@ -616,20 +617,20 @@ impl MachineRun {
             Effect::StartRun { step, child, limit } => {
                 let parent = self.recorder.run.inputs();
                 let is_branch = self.history.current().is_none_or(|current| current.step != step);
-                let performing = child::perform(shared, caller, parent, step.clone(), *child, limit, is_branch);
-                self.await_outcome(step, performing);
+                let child_run = child::perform(shared, caller, parent, step.clone(), *child, limit, is_branch);
+                self.await_outcome(step, child_run);
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // A gate is part of the run's reported progress; its answer arrives as an ordinary input.
             Effect::OpenGate { .. } => {}
             Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(shared.clock.clone(), at)),
             Effect::SetVariables { step, session_id, variables } => {
-                let answering = async move { contract::set(&shared.sessions, &caller, session_id, variables).await };
-                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+                let shell_answer = async move { contract::set(&shared.sessions, &caller, session_id, variables).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: shell_answer.await } });
             }
             Effect::ReadVariables { step, session_id, names } => {
-                let answering = async move { contract::read(&shared.sessions, &caller, session_id, names).await };
-                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+                let shell_answer = async move { contract::read(&shared.sessions, &caller, session_id, names).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: shell_answer.await } });
             }
             Effect::PauseChild { step, by } => {
                 // A child that has not started yet receives the pause after its start.
@@ -654,7 +655,7 @@ impl MachineRun {
                 // Wait for the end of the child, which closes its terminals, before this run counts as finished. It may
                 // have completed just before, with an outcome that this run no longer reads.
                 let (child, keep) = (RunId::started_by(&step), self.history.keep_terminals());
-                self.closing.push(tokio::spawn(async move {
+                self.cleanup_tasks.push(tokio::spawn(async move {
                     let Ok(Some(run)) = shared.find(&child).await else { return };
                     child::give_up(&run).await;
                     if !keep {
@@ -679,7 +680,7 @@ impl MachineRun {
                 }
             }
             Effect::CloseTerminal { session_id } => {
-                self.closing.push(tokio::spawn(async move {
+                self.cleanup_tasks.push(tokio::spawn(async move {
                     // Closing a terminal that is already closed does nothing; a terminal that a person holds stays
                     // open.
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
@@ -688,7 +689,7 @@ impl MachineRun {
             // This driver performs the opening: `close_pending_opening` closes the terminal when its id arrives.
             Effect::CloseOpened { step } if self.is_opening(&step) => {}
             Effect::CloseOpened { step } => {
-                self.closing.push(tokio::spawn(async move {
+                self.cleanup_tasks.push(tokio::spawn(async move {
                     shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
                 }));
             }

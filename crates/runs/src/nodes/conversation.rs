@@ -1,7 +1,7 @@
 //! Calls of nodes whose programs ask questions, which the rules of the node answer.
 //!
 //! One call is one dialogue. The executor types each answer under a separate step, and so types it only once. If the
-//! daemon ends during a call, the outcome is unknown, as for any node.
+//! daemon stops during a call, the outcome is unknown, as for any node.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const ATTRIBUTES: [&str; 8] =
 
 impl PtyNodes {
     /// Enters `first`, if it is not empty, then answers questions of the program by the rules of the node.
-    #[allow(clippy::too_many_arguments, reason = "they are what a call is made of, and it has one caller")]
+    #[allow(clippy::too_many_arguments, reason = "all parameters describe one call, and the function has one caller")]
     pub(super) async fn converse(
         &self,
         caller: &Arc<Caller>,
@@ -39,8 +39,8 @@ impl PtyNodes {
         // A question ends a turn, and an answer follows.
         let caller = &Arc::new(caller.unattended());
         let mut dialogue = script.begin(secrets);
-        let began = Instant::now();
-        // In a new terminal, the program may have asked already.
+        let start = Instant::now();
+        // In a new terminal, the program may already have asked.
         let since = if first.is_empty() {
             0
         } else {
@@ -49,13 +49,13 @@ impl PtyNodes {
         let mut number = 0u32;
         let result = loop {
             number += 1;
-            let mut turn = dialogue.turn(session.as_str(), began.elapsed());
+            let mut turn = dialogue.turn(session.as_str(), start.elapsed());
             if number == 1 {
                 turn.insert("since".to_owned(), since.into());
             }
             let turn_result = self.sessions.take_turn(caller, turn, format!("{step}/{number}")).await;
             if turn_result.get("outcome_unknown") == Some(&Value::Bool(true)) {
-                let message = "Whether the answer was typed is not known.".to_owned();
+                let message = "It is unknown whether the answer was typed.".to_owned();
                 return Err(PtyNodeError(ErrorType::Unknown, message));
             }
             if let Some(result) = dialogue.hear(&turn_result) {
@@ -67,7 +67,7 @@ impl PtyNodes {
             GetScreenContent { content_mode: ContentMode::History, offset: Some(since), ..GetScreenContent::default() };
         let output = self.read_whole(caller, session, all).await.map_err(PtyNodeError::after_input)?;
         let echo = output.split_once('\n').filter(|(line, _)| !first.is_empty() && line.trim_end().ends_with(first));
-        let output = echo.map_or(output.as_str(), |(_, behind)| behind).trim_end().to_owned();
+        let output = echo.map_or(output.as_str(), |(_, following)| following).trim_end().to_owned();
         let code = result.get("exit_code").and_then(Value::as_i64);
         if text("reason") == Some("exit") {
             self.close_one(caller, session).await;

@@ -1,4 +1,4 @@
-//! Commands of bash nodes on other machines: each runs in a separate shell there, which closes afterwards.
+//! Commands of bash nodes on remote hosts: each runs in a separate shell, which closes afterwards.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use steplatch_nodes::{HostCommand, HostCommandEnd, HostCommands, MAX_OUTPUT_BYTE
 use steplatch_protocol::{ExitTerminal, RunCommand};
 use steplatch_sessions::Sessions;
 
-/// Maximum wait for one command, in seconds.
+/// Maximum time to wait for one command, in seconds.
 const MAX_WAIT_SECONDS: f64 = 3600.0;
 
-/// Shells on other machines, opened for one caller.
+/// Shells on remote hosts, opened for one caller.
 #[derive(Debug)]
 pub(super) struct HostShells {
     pub(super) sessions: Sessions,
@@ -38,7 +38,7 @@ impl HostShells {
             return HostCommandEnd::TimedOut { output: reply.output };
         }
         if reply.awaiting_input {
-            let reason = "The command asks for input at its terminal, and a node has none to give.".to_owned();
+            let reason = "The command waits for typed input, which a node cannot provide.".to_owned();
             return HostCommandEnd::Failed { reason };
         }
         if !reply.success && reply.exit_code.is_none() {

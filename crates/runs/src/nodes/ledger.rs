@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Time that a call continues without waiters.
+/// Time for which a call continues without waiters.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Bounds of the ledger: beyond the bytes, it remembers steps by their names only.
@@ -53,7 +53,7 @@ impl CallFingerprint {
     }
 }
 
-/// Reason why a step has no reply.
+/// Reason for which a step has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnceError {
     /// Another call has this name.
@@ -70,8 +70,7 @@ impl OnceCalls {
     /// Returns the result of the call of a step. Makes the call if the step has not made it yet.
     ///
     /// # Errors
-    ///
-    /// If the step made another request before, or the ledger no longer has its result.
+    /// If the step has already made another request, or the ledger no longer has its result.
     pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
         &self,
         step: String,
@@ -123,7 +122,7 @@ impl OnceCalls {
         let mut calling = tokio::spawn(call);
         let reply = tokio::select! {
             reply = &mut calling => reply,
-            () = self.nobody_waits(&waiting) => {
+            () = self.wait_until_abandoned(&waiting) => {
                 interrupt.cancel();
                 calling.await
             }
@@ -143,7 +142,7 @@ impl OnceCalls {
     }
 
     /// Returns once the call has had no waiters for the whole grace period.
-    async fn nobody_waits(&self, waiting: &watch::Sender<Option<NodeReply>>) {
+    async fn wait_until_abandoned(&self, waiting: &watch::Sender<Option<NodeReply>>) {
         loop {
             waiting.closed().await;
             tokio::time::sleep(self.grace).await;
@@ -186,31 +185,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_step_is_called_once_and_another_call_of_its_name_is_refused() {
+    async fn step_makes_one_call_and_refuses_a_different_one() {
         let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
         assert_eq!(call_once(&ledger, "a", "first", &calls).await, Ok(reply("first")));
         assert_eq!(call_once(&ledger, "a", "second", &calls).await, Ok(reply("first")));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
         let other = CallFingerprint::new("node", &Value::Bool(true));
-        let call = |_| async { unreachable!("it is not called") };
-        let refused = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
-        assert_eq!(refused, Err(OnceError::OtherCall));
+        let call = |_| async { unreachable!("the other call is refused") };
+        let result = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
+        assert_eq!(result, Err(OnceError::OtherCall));
     }
 
     #[tokio::test]
-    async fn a_call_that_broke_off_is_not_made_again() {
+    async fn panicked_call_is_not_repeated() {
         let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
         let fingerprint = CallFingerprint::new("node", &Value::Null);
-        let call = |_| async { panic!("it breaks off") };
-        let lost = ledger.once("a".to_owned(), fingerprint, &TaskTracker::new(), CancellationToken::new(), call).await;
-        assert_eq!(lost, Err(OnceError::Lost));
+        let call = |_| async { panic!("the call panics") };
+        let result =
+            ledger.once("a".to_owned(), fingerprint, &TaskTracker::new(), CancellationToken::new(), call).await;
+        assert_eq!(result, Err(OnceError::Lost));
         assert_eq!(call_once(&ledger, "a", "second", &calls).await, Err(OnceError::Lost));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
-    async fn a_call_that_nobody_waits_for_is_interrupted_unless_somebody_comes_back() {
-        for (grace, came_back) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
+    async fn call_without_waiters_is_interrupted_after_grace_period() {
+        for (grace, client_returns) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
             let ledger = OnceCalls { grace, ..OnceCalls::new() };
             let (finish, interrupt, tracker) = (Arc::new(Notify::new()), CancellationToken::new(), TaskTracker::new());
             let (fingerprint, calls) = (CallFingerprint::new("node", &Value::Null), AtomicUsize::new(0));
@@ -231,12 +231,12 @@ mod tests {
                 reply = request() => panic!("{reply:?}"),
                 () = std::future::ready(()) => {}
             }
-            if came_back {
+            if client_returns {
                 finish.notify_one();
             } else {
                 interrupt.cancelled().await;
             }
-            let expected = if came_back { "finished" } else { "interrupted" };
+            let expected = if client_returns { "finished" } else { "interrupted" };
             assert_eq!(request().await, Ok(reply(expected)));
             assert_eq!(calls.load(Ordering::Relaxed), 1);
         }

@@ -21,10 +21,10 @@ use steplatch_protocol::{
 use steplatch_sessions::{PlacePolicy, Sessions};
 use tokio::time::Instant;
 
-/// Time limit for a program to be ready, unless the call or the node states another.
+/// Time limit for a program to become ready, unless the call or the node sets another one.
 const READY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time for the program of a finished call to end.
+/// Time limit for the program of a finished call to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit for the output of a line editor after it has redrawn its prompt.
@@ -33,10 +33,10 @@ const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum single wait; longer waits are split.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Maximum lines of a prompt.
+/// Maximum number of lines of a prompt.
 const MAX_PROMPT_LINES: u32 = 8;
 
-/// Maximum characters of a program's output for one call.
+/// Maximum length of a program's output for one call, in characters.
 const MAX_OUTPUT_CHARS: u32 = 512 << 10;
 
 /// Terminals of nodes, by node.
@@ -83,7 +83,7 @@ impl PtyTerminal {
 }
 
 impl PtyNode {
-    /// Returns whether no terminal of the node is known, and none is requested.
+    /// Returns true if no terminal of the node is known or requested.
     fn has_none(&self) -> bool {
         self.session.is_none() && self.requested.is_none()
     }
@@ -102,7 +102,7 @@ impl PtyNodeError {
     pub(super) fn after_input(self) -> Self {
         match self {
             Self(ErrorType::Connection, message) => {
-                Self(ErrorType::Unknown, format!("The input was typed, and its outcome is not known: {message}"))
+                Self(ErrorType::Unknown, format!("The input was typed, but its outcome is unknown: {message}"))
             }
             other => other,
         }
@@ -115,7 +115,7 @@ const MAX_NODE_CHARS: usize = 40;
 /// Maximum length of an owner in the name of a terminal, in characters.
 const MAX_OWNER_CHARS: usize = 23;
 
-/// Returns at most `limit` characters that differ for different texts: of a long one, its end and a checksum.
+/// Returns at most `limit` characters that identify `text`: for a long string, its end and a checksum.
 fn shortened(text: &str, limit: usize) -> String {
     let chars = text.chars().count();
     if chars <= limit {
@@ -139,7 +139,7 @@ impl PtyNodes {
     }
 
     /// Returns the name of a node's terminal, by which the daemon finds a terminal of unknown id.
-    fn name_of(&self, node: &str) -> String {
+    fn terminal_name(&self, node: &str) -> String {
         format!("{}@{}", shortened(node, MAX_NODE_CHARS), shortened(&self.owner, MAX_OWNER_CHARS))
     }
 
@@ -149,14 +149,14 @@ impl PtyNodes {
     }
 
     /// Takes over the terminal that a call may have opened before its daemon ended without recording it.
-    pub(crate) fn adopt_unseen(&self, node: &str) {
+    pub(crate) fn adopt_unknown_terminal(&self, node: &str) {
         let mut open = self.open.lock();
         let known = open.get(node).and_then(|pane| {
             let pane = pane.try_lock().ok()?;
             Some((pane.session.clone()?, pane.requested.clone()))
         });
         let (session, requested) =
-            known.unwrap_or_else(|| (PtyTerminal::Name(self.name_of(node)), Some(self.opening_step(node, None))));
+            known.unwrap_or_else(|| (PtyTerminal::Name(self.terminal_name(node)), Some(self.opening_step(node, None))));
         let session = Some(session);
         let pane = PtyNode { session, requested, may_be_busy: true, ..PtyNode::default() };
         open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
@@ -192,7 +192,7 @@ impl PtyNodes {
             let result = tokio::select! {
                 result = self.exchange(caller, nodes, node, pty, &input, &mut pane, step) => result,
                 () = call.interrupt.cancelled() => Err(interrupted()),
-                () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
+                () = tokio::time::sleep_until(deadline) => Err(timeout_error(limit)),
             };
             if let Err(PtyNodeError(ErrorType::Timeout | ErrorType::Interrupted, _)) = &result {
                 self.give_up(caller, pty, &mut pane).await;
@@ -202,7 +202,7 @@ impl PtyNodes {
         let result = tokio::select! {
             result = working => result,
             // Other calls may keep the program busy all the time.
-            () = tokio::time::sleep_until(deadline + END_TIMEOUT) => Err(out_of_time(limit)),
+            () = tokio::time::sleep_until(deadline + END_TIMEOUT) => Err(timeout_error(limit)),
         };
         match result {
             Ok((output, attributes)) => {
@@ -214,7 +214,7 @@ impl PtyNodes {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "they are what a call is made of, and it has one caller")]
+    #[allow(clippy::too_many_arguments, reason = "all parameters describe one call, and the function has one caller")]
     async fn exchange(
         &self,
         caller: &Arc<Caller>,
@@ -225,11 +225,11 @@ impl PtyNodes {
         pane: &mut PtyNode,
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
-        let text = as_typed(input);
+        let text = typed_text(input);
         let (session, is_new) = self.open_or_reuse(caller, nodes, node, pty, !text.is_empty(), pane).await?;
         if let Some(rules) = &pty.dialogue {
             if !is_new && text.is_empty() {
-                let message = "The program was started by an earlier call: its input is what is typed now.".to_owned();
+                let message = "An earlier call started the program, so this call needs an input to type.".to_owned();
                 return Err(PtyNodeError(ErrorType::InvalidInput, message));
             }
             return self.converse(caller, nodes, rules, &session, &text, pane, step).await;
@@ -244,7 +244,7 @@ impl PtyNodes {
         if is_new {
             pane.opening.clone_from(&before);
         }
-        let prompt = prompt_of(&pane.opening, &before).to_owned();
+        let prompt = prompt_before_input(&pane.opening, &before).to_owned();
         let sent = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
         pane.may_be_busy = true;
@@ -287,8 +287,8 @@ impl PtyNodes {
             }
             (None, None) => answer_in(&raw, text, prompt, pty, &waited),
         };
-        let ended = waited.reason == AwaitReason::Exit;
-        if ended {
+        let has_exited = waited.reason == AwaitReason::Exit;
+        if has_exited {
             self.close_one(caller, session).await;
             pane.lose();
         }
@@ -299,7 +299,7 @@ impl PtyNodes {
             let message = format!("The shell ran nothing of the input{suffix}");
             return Err(PtyNodeError(ErrorType::InvalidInput, message));
         }
-        let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
+        let is_ready = !has_exited && reading.as_ref().is_none_or(|reading| reading.is_ready);
         let mut attributes = serde_json::Map::new();
         let fields = [
             ("session_id", session.as_str().into()),
@@ -335,7 +335,7 @@ impl PtyNodes {
         };
         let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
         if sent.outcome_unknown == Some(true) {
-            return Err(PtyNodeError(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
+            return Err(PtyNodeError(ErrorType::Unknown, "It is unknown whether the input was typed.".to_owned()));
         }
         if !sent.success {
             let error = sent.error.unwrap_or_default();
@@ -349,7 +349,7 @@ impl PtyNodes {
         Ok(sent)
     }
 
-    /// Returns whether a terminal is open.
+    /// Returns true if a terminal is open.
     ///
     /// # Errors
     /// If the terminal host does not answer: the terminal may be open, and a new terminal would not have its
@@ -381,7 +381,7 @@ impl PtyNodes {
         if pane.has_none() && self.is_shared() {
             // An earlier daemon may have opened the terminal, or an opening whose outcome was unknown. A host that does
             // not answer is not waited for.
-            let named = PtyTerminal::Name(self.name_of(node.id.as_str()));
+            let named = PtyTerminal::Name(self.terminal_name(node.id.as_str()));
             if self.sessions.exists(named.as_str()).await.is_ok() {
                 pane.session = Some(named);
                 pane.may_be_busy = true;
@@ -389,7 +389,7 @@ impl PtyNodes {
         }
         if let Some(session) = pane.session.clone() {
             let exists = self.is_open(&session).await?;
-            // A program that has ended takes no input: the next call starts it again.
+            // A program that has exited accepts no input: the next call restarts it.
             if exists {
                 let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
                 if shown.success && !shown.process_running {
@@ -415,7 +415,7 @@ impl PtyNodes {
                 cols: 120,
                 rows: 40,
                 wait_ready: waits,
-                name: Some(self.name_of(node.id.as_str())),
+                name: Some(self.terminal_name(node.id.as_str())),
                 ..OpenTerminal::default()
             };
             // An earlier daemon may have requested the terminal.
@@ -424,18 +424,18 @@ impl PtyNodes {
             let step = requested.unwrap_or_else(|| self.opening_step(node.id.as_str(), pane.last.as_ref()));
             let wait = node.timeout.map_or(READY_TIMEOUT, steplatch_nodes::Seconds::duration);
             pane.requested = Some(step.clone());
-            let opened = self.sessions.open_at(caller, open, Some(step.clone()), PlacePolicy::Within(wait)).await;
+            let reply = self.sessions.open_at(caller, open, Some(step.clone()), PlacePolicy::Within(wait)).await;
             pane.requested = None;
-            if opened.outcome_unknown == Some(true) {
+            if reply.outcome_unknown == Some(true) {
                 // The next opening is another step: this one is not performed again.
                 pane.last = Some(PtyTerminal::Name(step));
                 return Err(PtyNodeError(
                     ErrorType::Unknown,
-                    "Whether its terminal was opened is not known.".to_owned(),
+                    "It is unknown whether its terminal was opened.".to_owned(),
                 ));
             }
-            if opened.success {
-                let session = PtyTerminal::new(opened.session_id);
+            if reply.success {
+                let session = PtyTerminal::new(reply.session_id);
                 pane.session = Some(session.clone());
                 // An earlier terminal keeps its state.
                 if self.is_open(&session).await? {
@@ -449,11 +449,11 @@ impl PtyNodes {
                 pane.lose();
                 continue;
             }
-            return Err(PtyNodeError(ErrorType::NotStarted, opened.error.unwrap_or_default()));
+            return Err(PtyNodeError(ErrorType::NotStarted, reply.error.unwrap_or_default()));
         }
     }
 
-    /// Waits until the program is ready for its next input, or has ended. The call limits the wait. `has_lines`: the
+    /// Waits until the program is ready for its next input, or has exited. The call limits the wait. `has_lines`: the
     /// input has several lines.
     async fn wait_until_ready(
         &self,
@@ -632,7 +632,7 @@ impl PtyNodes {
         self.sessions.exit(caller, exit).await;
     }
 
-    /// Ends the programs.
+    /// Stops the programs.
     pub(crate) async fn close(&self, caller: &Caller) {
         let open: Vec<_> = {
             let mut open = self.open.lock();
@@ -654,8 +654,8 @@ impl PtyNodes {
     }
 }
 
-/// Returns the text that an input types.
-fn as_typed(input: &Value) -> String {
+/// Returns the text to type for an input.
+fn typed_text(input: &Value) -> String {
     match input {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -667,7 +667,7 @@ fn interrupted() -> PtyNodeError {
     PtyNodeError(ErrorType::Interrupted, "The call was interrupted.".to_owned())
 }
 
-fn out_of_time(limit: Duration) -> PtyNodeError {
+fn timeout_error(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("The call exceeded its time limit of {} s.", limit.as_secs_f64()))
 }
 
@@ -688,7 +688,7 @@ fn whole_text(shown: GetScreenContentReply) -> Result<String, PtyNodeError> {
 
 /// Returns the prompt at the end of `before`, the text before an input: the last lines that also preceded the first
 /// input, and at least the last line.
-fn prompt_of<'a>(opening: &str, before: &'a str) -> &'a str {
+fn prompt_before_input<'a>(opening: &str, before: &'a str) -> &'a str {
     let common = common_lines(opening, before);
     let mut ends = before.trim_end().rmatch_indices('\n');
     ends.nth(common.saturating_sub(1)).map_or(before, |(end, _)| &before[end + 1..]).trim_end()
@@ -721,23 +721,23 @@ fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutp
         _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before).to_owned(),
         _ => raw.to_owned(),
     };
-    behind_echo(&text, typed, prompt)
+    output_after_echo(&text, typed, prompt)
 }
 
 /// Returns the output of a program after the echo of its input, if there is one, without the prompts and echoes of the
 /// later lines of the input.
-fn behind_echo(printed: &str, typed: &str, prompt: &str) -> String {
+fn output_after_echo(printed: &str, typed: &str, prompt: &str) -> String {
     let mut text = printed;
     let mut lines = typed.split('\n').map(str::trim_end).peekable();
     while let Some(line) = lines.peek() {
-        let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
+        let (first, remaining) = text.split_once('\n').unwrap_or((text, ""));
         // A program prints its prompt before each of several lines.
         let is_echo =
             if line.is_empty() { first.trim().is_empty() } else { before_echo(first.trim_end(), line).is_some() };
         if !is_echo {
             break;
         }
-        text = behind;
+        text = remaining;
         lines.next();
     }
     let mut rows: Vec<&str> = text.lines().collect();
@@ -748,7 +748,7 @@ fn behind_echo(printed: &str, typed: &str, prompt: &str) -> String {
     trimmed(&rows.join("\n"))
 }
 
-/// Returns a text without the empty rows around it, and without the blanks at its end.
+/// Returns a text without the empty rows around it, and without trailing spaces.
 fn trimmed(text: &str) -> String {
     text.trim_matches(['\r', '\n']).trim_end().to_owned()
 }
@@ -803,7 +803,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_what_stands_between_the_echo_and_the_prompt() {
+    fn answer_is_the_output_between_echo_and_prompt() {
         let at_prompt = AwaitOutputReply { reason: AwaitReason::Prompt, ..AwaitOutputReply::default() };
         let matched = AwaitOutputReply { match_text: Some(">>> ".to_owned()), ..AwaitOutputReply::default() };
         let shell = json!({"id": "a", "type": "pty", "command": "bash"});
@@ -826,14 +826,14 @@ mod tests {
             (&repl, &matched, "1\n2", "1\n1\n>>> 2\n2\n>>> ", "1\n2"),
             (&repl, &matched, "x = 1", "x = 1\n>>> ", ""),
         ] {
-            let NodeKind::Pty(pty) = Node::parse(declared).unwrap().kind else { panic!("it is one") };
+            let NodeKind::Pty(pty) = Node::parse(declared).unwrap().kind else { panic!("the node is not a pty node") };
             let prompt = if matches!(pty.ready, Ready::Pattern(_)) { ">>>" } else { "$" };
             assert_eq!(answer_in(raw, typed, prompt, &pty, waited), expected, "{raw:?}");
         }
     }
 
     #[test]
-    fn owners_that_begin_alike_have_terminals_of_different_names() {
+    fn similar_owners_have_distinct_terminal_names() {
         let shortened = |owner: &str| shortened(owner, MAX_OWNER_CHARS);
         assert_eq!(shortened("run_1mbvxrqq6130y4wa"), "run_1mbvxrqq6130y4wa");
         let [shop, store] = ["nodes of /srv/projects/shop", "nodes of /srv/projects/store"].map(&shortened);
@@ -843,11 +843,11 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_prompt_are_those_of_the_first_one() {
+    fn prompt_rows_are_those_of_the_first_prompt() {
         let reads = AwaitOutputReply { reason: AwaitReason::Input, ..AwaitOutputReply::default() };
         let NodeKind::Pty(pty) = Node::parse(&json!({"id": "a", "type": "pty", "command": "dash"})).unwrap().kind
         else {
-            panic!("it is one")
+            panic!("the node is not a pty node")
         };
         for (opening, before, raw, expected) in [
             ("dir\n$ ", "dir\n$ ", "a\ndir\n$ ", "a"),
@@ -860,7 +860,7 @@ mod tests {
             ("dir\n$ ", "dir\n$ ", "a\nfolder\n$ ", "a\nfolder"),
             ("", "a\ndir\n$ ", "a\ndir\n$ ", "a\ndir"),
         ] {
-            let prompt = prompt_of(opening, before);
+            let prompt = prompt_before_input(opening, before);
             assert_eq!(answer_in(raw, "", prompt, &pty, &reads), expected, "{opening:?} {before:?} {raw:?}");
         }
     }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::host_shells::HostShells;
 use super::panes::PtyNodes;
 
-/// Maximum number of calls in progress in the whole daemon; further calls wait for their permits.
+/// Maximum number of calls in progress in the whole daemon; further calls wait for a permit.
 const MAX_CONCURRENT_CALLS: usize = 64;
 
 /// Creates the executors of nodes, which share programs, secrets and call permits. Cheap to clone.
@@ -60,8 +60,8 @@ impl steplatch_nodes::Secrets for EnvSecrets {
     }
 }
 
-/// Time limit for reaping an ended child of the daemon by the component that started it: workers, terminal hosts, token
-/// programs. Each component waits for its child, so this takes milliseconds.
+/// Time limit for the component that started a child of the daemon to reap it after its exit: workers, terminal hosts,
+/// token programs. Each component waits for its child, so this takes milliseconds.
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
@@ -79,16 +79,20 @@ impl ExecutorFactory {
     /// as a person's, regardless of their environment.
     ///
     /// # Errors
-    ///
-    /// If the system does not allow a process to adopt its descendants or to learn of their end.
+    /// If the system does not allow a process to adopt its descendants or to be notified of their exit.
     pub fn adopt_orphans(&self) -> std::io::Result<()> {
         self.programs.adopt_orphans_beside_others(REAP_TIMEOUT)
     }
 
-    /// Ends the processes that an earlier daemon left for a step.
+    /// Terminates the processes that an earlier daemon left for a step.
     pub(crate) async fn end_left(&self, step: &str) {
         for survivor in self.programs.end_left(step).await {
-            tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon still runs");
+            tracing::warn!(
+                step,
+                pid = survivor.pid,
+                name = survivor.name,
+                "failed to terminate a program of the last daemon"
+            );
         }
     }
 
@@ -136,7 +140,7 @@ impl NodeExecutor {
         self.resolved.lock().clone()
     }
 
-    /// Ends the started MCP servers.
+    /// Stops the started MCP servers.
     pub(crate) async fn close(&self) {
         self.nodes.close().await;
     }

@@ -15,8 +15,8 @@ const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 /// Connection between the driver of a run and the outer engine.
 pub(crate) struct Mirror {
     pub(crate) inbox: MirrorInbox,
-    /// Known reason why the run does not continue.
-    pub(crate) trouble: Option<String>,
+    /// Known reason for which the run cannot continue.
+    pub(crate) blocked_reason: Option<String>,
 }
 
 impl Mirror {
@@ -29,7 +29,7 @@ impl Mirror {
         }
         let (workflow, is_root) = (about.workflow.clone(), about.parent.is_none());
         let inbox = shared.outer.register(&run.id, caller.clone(), workflow, is_function, is_root, first);
-        Some(Self { inbox, trouble: None })
+        Some(Self { inbox, blocked_reason: None })
     }
 
     /// Waits for a message of the engine; forever if there is no mirror. Safe to drop and call again.
@@ -40,10 +40,13 @@ impl Mirror {
         }
     }
 
-    /// Sets the trouble of the run. Returns whether the trouble has changed, so that the driver must publish the run.
-    pub(crate) fn set_error(mirror: &mut Option<Self>, trouble: Option<String>) -> bool {
-        let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.trouble != trouble) else { return false };
-        mirror.trouble = trouble;
+    /// Sets the reason that blocks the run. Returns true if the reason has changed, so that the driver must publish
+    /// the run.
+    pub(crate) fn set_blocked_reason(mirror: &mut Option<Self>, blocked_reason: Option<String>) -> bool {
+        let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.blocked_reason != blocked_reason) else {
+            return false;
+        };
+        mirror.blocked_reason = blocked_reason;
         true
     }
 
@@ -52,8 +55,8 @@ impl Mirror {
         format!("Temporal has ended the run: {how}")
     }
 
-    /// Makes the engine start the run, unless the parent starts it there. Without a worker, sets the trouble of the
-    /// run.
+    /// Makes the engine start the run, unless the parent starts it there. Without a worker, sets the
+    /// reason that blocks the run.
     pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
         let Recorder { shared, run, about, .. } = recorder;
         let is_young = shared.clock.now().since(about.started) < MAX_START_AGE;
@@ -62,6 +65,6 @@ impl Mirror {
             None if attempt == Attempt::First || is_young => shared.outer.start(&run.id),
             None => shared.outer.watch(&run.id),
         }
-        self.trouble = (!shared.outer.is_served()).then(|| NOT_SERVED.to_owned());
+        self.blocked_reason = (!shared.outer.is_served()).then(|| NOT_SERVED.to_owned());
     }
 }

@@ -1,4 +1,4 @@
-//! Actions that open their own terminal, kept until the journal has their end.
+//! Actions that open their own terminal, kept until their end is in the journal.
 //!
 //! The worker that requested an action may disconnect before its end. The next worker repeats the request for the same
 //! step, and receives the outcome of the same action. Otherwise, the end of the first request would close the terminal,
@@ -31,7 +31,7 @@ impl Drop for Opening {
     }
 }
 
-/// Returns whether an action opens a terminal that closes with its request.
+/// Returns true if an action opens a terminal that closes with its request.
 pub(super) fn opens_own_terminal(tool: &str, params: &Map<String, Value>) -> bool {
     tool == "open_terminal" || (tool == "run_command" && params.get("session_id").is_none_or(Value::is_null))
 }
@@ -65,7 +65,7 @@ impl Openings {
         };
         match outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone()) {
             Ok(outcome) => outcome.unwrap_or(Outcome::Unknown),
-            // The run has ended, or the daemon is stopping.
+            // The run has finished, or the daemon is stopping.
             Err(_) => Outcome::Unknown,
         }
     }
@@ -78,7 +78,7 @@ impl Openings {
         }
     }
 
-    /// Removes the actions of a run that has ended, and aborts its action in progress.
+    /// Removes the actions of a run that has finished, and aborts its action in progress.
     pub(super) fn forget_run(&self, run: &RunId) {
         let prefix = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&prefix));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn end_of_its_run_drops_an_action_in_progress() {
+    async fn end_of_the_run_aborts_its_action() {
         let (openings, step): (_, StepId) = (Arc::new(Openings::default()), STEP.parse().unwrap());
         let (alive, dropped) = tokio::sync::oneshot::channel::<()>();
         let action = async move {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_actions_with_their_own_terminal_are_held() {
+    fn only_actions_that_open_their_own_terminal_are_kept() {
         let params = |session: Value| Map::from_iter([("session_id".to_owned(), session)]);
         assert!(opens_own_terminal("open_terminal", &Map::new()));
         assert!(

@@ -35,11 +35,11 @@ enum TaskError {
     Unreadable(#[from] serde_json::Error),
     /// The run has no driver at present.
     #[error(
-        "run {0} does not continue here now: it has just ended or is locked, or the daemon is starting or \
+        "run {0} does not continue here now: it has just finished or is locked, or the daemon is starting or \
              stopping"
     )]
     NotDriven(RunId),
-    /// Events are missing in between.
+    /// Events are missing before the received ones.
     #[error("run {run} has {recorded} events, and the next ones begin at {from}")]
     Gap {
         /// The run.
@@ -60,7 +60,7 @@ impl Runs {
     pub async fn perform_task(&self, caller: &Arc<Caller>, verb: PerformTask) -> PerformTaskReply {
         match self.try_task(caller, verb).await {
             Ok((recorded, answer)) => {
-                let answer = serde_json::to_value(answer).expect("an answer is JSON");
+                let answer = serde_json::to_value(answer).expect("an answer is serializable");
                 PerformTaskReply { success: true, recorded, answer, error: None }
             }
             Err(error) => PerformTaskReply { error: Some(error.to_string()), ..PerformTaskReply::default() },
@@ -79,17 +79,17 @@ impl Runs {
         let recorded = match &known {
             Some(_) => {
                 let from = verb.from;
-                let ended = ended_steps(&events);
+                let finished_steps = ended_steps(&events);
                 let recorded = shared.outer.record(&run, from, events).await;
                 let recorded = recorded.ok_or_else(|| TaskError::NotDriven(run.clone()))?;
                 if recorded < from {
                     return Err(TaskError::Gap { run, recorded, from });
                 }
-                shared.outer.openings.forget_steps(&ended);
-                ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
+                shared.outer.openings.forget_steps(&finished_steps);
+                finished_steps.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
-            // A run that has ended here has all events. The run of another daemon is in that daemon's journal.
+            // A run that has finished here has all events. The run of another daemon is in that daemon's journal.
             None => match shared.find(&run).await {
                 Ok(Some(found)) if found.state().is_over() => verb.from + events.len() as u64,
                 Ok(None) => verb.from + events.len() as u64,
@@ -122,8 +122,8 @@ impl Runs {
     }
 }
 
-/// Passes a task to the driver of a function. Ends a run in the engine that has ended here, or that this daemon does
-/// not know.
+/// Passes a task to the driver of a function. Ends a run in the engine that has finished here, or that this daemon
+/// does not know.
 async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Result<EngineAnswer, TaskError> {
     let is_turn = matches!(task, EngineTask::Advance { .. });
     if shared.outer.registration(&run).is_some() {
@@ -132,7 +132,7 @@ async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Re
     let outcome = match shared.find(&run).await {
         Ok(Some(found)) if found.state().is_over() && is_turn => shared.outcome_of(&found, false).await,
         Ok(Some(found)) if found.state().is_over() => return Ok(EngineAnswer::Done),
-        Ok(None) => child::refused(format!("run {run} is not in the journal of this host")),
+        Ok(None) => child::refused_outcome(format!("run {run} is not in the journal of this host")),
         Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
     };
     Ok(EngineAnswer::Advanced { turn: Box::new(FunctionTurn { over: Some(outcome), ..FunctionTurn::default() }) })
@@ -185,24 +185,24 @@ async fn perform_effect(
     Ok(EngineAnswer::Input { input })
 }
 
-/// Begins the run of a step in the journal; the engine continues it. A repeated request finds the same run.
+/// Records the start of a step's run in the journal; the engine continues it. A repeated request finds the same run.
 async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: Child) -> EngineAnswer {
     let id = RunId::started_by(&step);
-    let refused = |error: String| EngineAnswer::Input {
-        input: Input::Outcome { step: step.clone(), outcome: child::refused(error) },
+    let refusal = |error: String| EngineAnswer::Input {
+        input: Input::Outcome { step: step.clone(), outcome: child::refused_outcome(error) },
     };
     if shared.outer.registration(&id).is_none()
         && let Err(error) = child::begin_for_outer_engine(shared, caller, id.clone(), step.clone(), child).await
     {
-        return refused(error.to_string());
+        return refusal(error.to_string());
     }
-    begun_here(shared, &id).await.unwrap_or_else(|| refused(format!("run {id} has ended already")))
+    start_answer(shared, &id).await.unwrap_or_else(|| refusal(format!("run {id} has already finished")))
 }
 
 /// Returns the input with which the engine starts a run that has begun here. A run of a remote workflow may have ended
 /// before the engine has it, and the engine follows it to its end.
-pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
-    if let Some(answer) = shared.outer.begun_answer(id) {
+pub(crate) async fn start_answer(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
+    if let Some(answer) = shared.outer.started_answer(id) {
         return Some(answer);
     }
     let run = shared.find(id).await.ok().flatten()?;

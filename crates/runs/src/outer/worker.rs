@@ -43,7 +43,7 @@ impl WorkerToken {
         read_or_create(&self.token, || random_name() + &random_name())
     }
 
-    /// Returns whether a secret exists, because a worker has connected before.
+    /// Returns true if a secret exists, because a worker has connected before.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.token.exists()
@@ -59,27 +59,27 @@ impl WorkerToken {
 
     fn admits(&self, given: &Token) -> Result<(), String> {
         match self.secret() {
-            // The secret has 260 random bits: the duration of the comparison does not help to guess them.
+            // The secret has 260 random bits, so the duration of the comparison does not help to guess it.
             Ok(secret) if secret == given.0 => Ok(()),
-            Ok(_) => Err(format!("the token is not that of '{}'", self.token.display())),
-            Err(error) => Err(format!("'{}' cannot be read: {error}", self.token.display())),
+            Ok(_) => Err(format!("the token does not match '{}'", self.token.display())),
+            Err(error) => Err(format!("failed to read '{}': {error}", self.token.display())),
         }
     }
 }
 
-/// Returns the part of a machine's name that is valid in the name of a task queue.
+/// Returns the part of a host name that is valid in the name of a task queue.
 fn queue_part(name: &str) -> String {
     let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect();
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
 /// Returns the text of a private file, and creates the file if necessary.
-fn read_or_create(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
+fn read_or_create(path: &Path, generate: impl FnOnce() -> String) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => {
-            let text = make();
+            let text = generate();
             write_private_text(path, &text)?;
             Ok(text)
         }
@@ -121,13 +121,13 @@ impl Runs {
 
     /// Connects a worker of an outer engine.
     pub fn serve_engine(&self, verb: &ServeRuns) -> (ServeRunsReply, Option<WorkerRequests>) {
-        let refused = |error: String| (ServeRunsReply { error: Some(error), ..ServeRunsReply::default() }, None);
+        let refusal = |error: String| (ServeRunsReply { error: Some(error), ..ServeRunsReply::default() }, None);
         if let Err(error) = self.admits_worker(&verb.token) {
-            return refused(error);
+            return refusal(error);
         }
         let host = match verb.host.clone().map_or_else(|| self.shared.worker_token.host(), Ok) {
             Ok(host) => host,
-            Err(error) => return refused(format!("the name of this host cannot be kept: {error}")),
+            Err(error) => return refusal(format!("failed to store the name of this host: {error}")),
         };
         let engine = self.shared.outer.clone();
         let (number, requests) = engine.add_worker();
@@ -137,12 +137,12 @@ impl Runs {
 
     /// Receives the result of a request.
     pub fn report_request(&self, verb: ReportRequest) -> ReportRequestReply {
-        let refused = |error: String| ReportRequestReply { success: false, error: Some(error) };
+        let refusal = |error: String| ReportRequestReply { success: false, error: Some(error) };
         if let Err(error) = self.admits_worker(&verb.token) {
-            return refused(error);
+            return refusal(error);
         }
         let ReportRequest { run_id, id, taken, from, events, lost, error, .. } = verb;
-        let Ok(run) = run_id.parse() else { return refused(format!("'{run_id}' is not a run")) };
+        let Ok(run) = run_id.parse() else { return refusal(format!("'{run_id}' is not a run")) };
         let outer = &self.shared.outer;
         match (id, lost) {
             (_, Some(lost)) => _ = outer.send(&run, MirrorMessage::Lost(lost)),
@@ -150,7 +150,7 @@ impl Runs {
                 let end = match (taken, error) {
                     (true, _) => match events_of(events) {
                         Ok(events) => InputEnd::Taken { from, events },
-                        Err(error) => return refused(error.to_string()),
+                        Err(error) => return refusal(error.to_string()),
                     },
                     (false, None) => InputEnd::Ignored,
                     (false, Some(error)) => InputEnd::Unknown(error),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_remote::{
-    Cancelled, Ids, LocalEnd, PollResult, RequestError, StartError, StartedRun, State as There, Status, backoff,
+    Cancelled, Ids, LocalEnd, PollResult, RequestError, StartError, StartedRun, State as RemoteState, Status, backoff,
     clean_text, jitter, result,
 };
 
@@ -16,7 +16,7 @@ use crate::engine::RunKind as _;
 /// Maximum number of recorded status changes of one run, since the number of changes is unlimited.
 const MAX_STATUS_CHANGES: u32 = 1_000;
 
-/// Maximum stored characters of a service's question and of each choice, and maximum number of choices.
+/// Maximum stored length of a service's question and of each choice, in characters, and maximum number of choices.
 const MAX_PROMPT_CHARS: usize = 2_000;
 const MAX_CHOICE_CHARS: usize = 200;
 const MAX_CHOICES: usize = 50;
@@ -25,7 +25,7 @@ const MAX_CHOICES: usize = 50;
 const MAX_UNKNOWN_REPLIES: u32 = 3;
 
 impl RemoteRun {
-    pub(super) async fn started(&mut self, answer: Result<StartedRun, StartError>) -> bool {
+    pub(super) async fn handle_start_reply(&mut self, answer: Result<StartedRun, StartError>) -> bool {
         let at = self.recorder.shared.clock.now();
         match answer {
             Ok(StartedRun { correlation_id, workflow_instance: instance }) => {
@@ -35,7 +35,7 @@ impl RemoteRun {
             Err(StartError::Unknown { message }) => {
                 let error = format!(
                     "It is unknown whether '{}' started this run, and the start is not repeated: {message} The request \
-                     had the Idempotency-Key {}; look there for it.",
+                     had the Idempotency-Key {}; look for it at the service.",
                     self.began.service, self.began.run
                 );
                 self.fail(error, "UNKNOWN").await
@@ -47,13 +47,13 @@ impl RemoteRun {
                 self.permit = None;
                 // The request did not reach the service, or the service is busy; a repetition would not change any
                 // other error.
-                let again = matches!(status, None | Some(429));
+                let is_retryable = matches!(status, None | Some(429));
                 let max_attempts = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
-                if !again || self.state.refusals >= max_attempts {
+                if !is_retryable || self.state.refusals >= max_attempts {
                     return self.fail(message, "FAILED").await;
                 }
                 let after = pause_before(self.state.refusals + 1).max(retry_after.unwrap_or_default());
-                self.append(Entry::NotStarted { at, error: message, again: at.after(after.min(backoff::MAX_PAUSE)) })
+                self.append(Entry::NotStarted { at, error: message, retry_at: at.after(after.min(backoff::MAX_PAUSE)) })
                     .await
             }
         }
@@ -71,40 +71,40 @@ impl RemoteRun {
                     );
                     return self.fail(error, "UNKNOWN").await;
                 }
-                let looked = PollResult::Failed { retry_after: error.retry_after };
-                self.poll_delay = self.pace.next_delay(looked, jitter());
-                self.trouble = Some(format!("the service cannot be asked how it is, and is asked again: {error}"));
+                let poll_result = PollResult::Failed { retry_after: error.retry_after };
+                self.poll_delay = self.pace.next_delay(poll_result, jitter());
+                self.blocked_reason = Some(format!("failed to poll the service; retrying: {error}"));
                 self.publish();
                 return true;
             }
         };
         self.unknown_replies = 0;
         let at = self.recorder.shared.clock.now();
-        let gate = status.pending_gate.as_ref().map(bounded);
+        let gate = status.pending_gate.as_ref().map(truncate_gate);
         let known = self.state.remote.as_ref();
         let is_same = known
             .is_some_and(|remote| remote.status.as_deref() == Some(status.word.as_str()) && remote.gate == gate)
             || self.state.status_changes >= MAX_STATUS_CHANGES;
         self.poll_delay = self.pace.next_delay(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
-        let entry = Entry::Told { at, status: status.word.clone(), gate };
+        let entry = Entry::StatusChanged { at, status: status.word.clone(), gate };
         self.last_status = Some(status);
         match state {
-            There::Running if is_same => {
+            RemoteState::Running if is_same => {
                 self.publish();
                 true
             }
-            There::Running => self.append(entry).await,
-            There::Completed => {
+            RemoteState::Running => self.append(entry).await,
+            RemoteState::Completed => {
                 let result = self.result(None);
                 self.append(Entry::Completed { at, result }).await
             }
-            There::Failed => {
+            RemoteState::Failed => {
                 let error = self.last_status.as_ref().map(Status::error_message).unwrap_or_default();
                 let result = self.result(None);
                 self.append(Entry::Failed { at, error, result }).await
             }
-            There::Cancelled => {
+            RemoteState::Cancelled => {
                 let words = self.last_status.as_ref().map(Status::error_message).unwrap_or_default();
                 let reason = format!("it was cancelled at its service: {words}");
                 let result = self.result(None);
@@ -113,9 +113,9 @@ impl RemoteRun {
         }
     }
 
-    pub(super) async fn cancelled(&mut self, answer: Option<Result<Cancelled, RequestError>>) -> bool {
+    pub(super) async fn handle_cancel_reply(&mut self, answer: Option<Result<Cancelled, RequestError>>) -> bool {
         match answer {
-            Some(Ok(Cancelled::Accepted)) => self.give_up("its service was asked to cancel it").await,
+            Some(Ok(Cancelled::Accepted)) => self.give_up("its service accepted the cancel").await,
             Some(Ok(Cancelled::NotSupported)) => {
                 self.give_up("its service cannot cancel runs, so the remote run continues").await
             }
@@ -127,12 +127,12 @@ impl RemoteRun {
         }
     }
 
-    /// Ends a cancelled or late run, with its last known status at the service.
+    /// Ends a cancelled or timed-out run, with its last known status at the service.
     pub(super) async fn give_up(&mut self, note: &str) -> bool {
         let at = self.recorder.shared.clock.now();
-        let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
+        let Phase::Cancelling { reason, timed_out } = self.state.phase.clone() else { return true };
         let error = format!("{reason}; {note}");
-        match late {
+        match timed_out {
             true => {
                 // The run has failed here regardless of its service, so that a client that polls the status stops.
                 let result = self.result(Some(LocalEnd { status: "FAILED", error: &error }));
@@ -167,7 +167,7 @@ impl RemoteRun {
 }
 
 /// Returns the gate that a service reports for a run, within limits: the question and the possible answers.
-fn bounded(gate: &Value) -> Value {
+fn truncate_gate(gate: &Value) -> Value {
     let text = |value: &Value, max_chars| value.as_str().map(|text| clean_text(text, max_chars));
     let prompt = gate.get("prompt").and_then(|prompt| text(prompt, MAX_PROMPT_CHARS)).unwrap_or_default();
     let choices = gate.get("choices").and_then(Value::as_array).into_iter().flatten();

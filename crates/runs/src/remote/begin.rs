@@ -29,7 +29,7 @@ pub(crate) struct RemoteLaunch {
     pub(crate) timeout: Option<TimeSpan>,
     /// Step of another run that starts this run.
     pub(crate) parent: Option<StepId>,
-    /// Idempotency key, under which only one run begins.
+    /// Idempotency key, under which only one run starts.
     pub(crate) key: Option<StartKey>,
     /// Engine that shows the run. The service performs the work on every engine.
     pub(crate) engine: EngineKind,
@@ -56,7 +56,7 @@ impl Engine {
             return Err(StartError::Stopping);
         }
         let RemoteLaunch { run, tool, input, timeout, parent, key, engine } = launch;
-        let began = RemoteStart {
+        let start = RemoteStart {
             at: self.clock.now(),
             run: run.clone(),
             tool: tool.name.clone(),
@@ -65,13 +65,13 @@ impl Engine {
             input,
             timeout,
         };
-        let input = Value::Object(began.input.clone());
-        let source = DefinitionSource::Remote { service: began.service.clone() };
+        let input = Value::Object(start.input.clone());
+        let source = DefinitionSource::Remote { service: start.service.clone() };
         let (workflow, params) = (tool.name, Map::new());
         let request = StartKey::request(key.as_ref());
         let mut about = RunHeader {
             workflow,
-            started: began.at,
+            started: start.at,
             input,
             params,
             parent,
@@ -87,8 +87,8 @@ impl Engine {
         let (seal, environment) = (Seal::default(), Environment::Empty);
         let parts = LaunchParts { caller, run, about, environment, seal, key };
         self.launch(parts, |recorder| {
-            let mut run = RemoteRun::new(recorder, began.clone(), State::default());
-            let entry = Entry::Began(Box::new(began));
+            let mut run = RemoteRun::new(recorder, start.clone(), State::default());
+            let entry = Entry::Began(Box::new(start));
             run.state.apply(&entry);
             (run, vec![entry])
         })

@@ -14,7 +14,7 @@ use crate::time_span::TimeSpan;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "remote", rename_all = "snake_case")]
 pub(crate) enum Entry {
-    /// The run began. Always the first entry.
+    /// The run started. Always the first entry.
     Began(Box<RemoteStart>),
     /// The service has its maximum of concurrent runs; this run waits in the queue.
     Queued {
@@ -30,10 +30,11 @@ pub(crate) enum Entry {
     NotStarted {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason of the refusal.
+        /// Reason for the refusal.
         error: String,
-        /// Time of the repeated request.
-        again: Timestamp,
+        /// Time of the next attempt.
+        #[serde(rename = "again")]
+        retry_at: Timestamp,
     },
     /// The service started the run.
     Started {
@@ -45,7 +46,8 @@ pub(crate) enum Entry {
         instance: String,
     },
     /// The service reported a new status.
-    Told {
+    #[serde(rename = "told")]
+    StatusChanged {
         /// Time of the entry.
         at: Timestamp,
         /// Status of the run, in the service's own word.
@@ -61,8 +63,8 @@ pub(crate) enum Entry {
         /// Client that paused it.
         by: String,
         /// True if the pause came from the parent.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        above: bool,
+        #[serde(rename = "above", default, skip_serializing_if = "std::ops::Not::not")]
+        by_parent: bool,
     },
     /// The run was resumed.
     Resumed {
@@ -75,11 +77,11 @@ pub(crate) enum Entry {
     Cancelling {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason of the cancel.
+        /// Reason for the cancel.
         reason: String,
         /// True if the run exceeded its time limit; otherwise a client cancelled it.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        late: bool,
+        #[serde(rename = "late", default, skip_serializing_if = "std::ops::Not::not")]
+        timed_out: bool,
     },
     /// The service completed the run. Like `Failed` and `Cancelled`, always the last entry.
     Completed {
@@ -92,7 +94,7 @@ pub(crate) enum Entry {
     Failed {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason of the failure.
+        /// Reason for the failure.
         error: String,
         /// The reported result.
         result: Value,
@@ -101,7 +103,7 @@ pub(crate) enum Entry {
     Cancelled {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason of the cancel, and its state at the service.
+        /// Reason for the cancel, and the state of the run at the service.
         reason: String,
         /// The reported result.
         result: Value,
@@ -123,7 +125,7 @@ pub(crate) struct RemoteStart {
     pub(crate) workflow_id: String,
     /// Input of the workflow.
     pub(crate) input: Map<String, Value>,
-    /// Time limit set by the caller; the service's own limit applies too.
+    /// Time limit set by the caller; the service's own limit also applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<TimeSpan>,
 }
@@ -141,7 +143,7 @@ impl Entry {
         match self {
             Self::Began(began) => seal.close_all(&mut began.input),
             Self::NotStarted { error, .. } => seal.close_text(error),
-            Self::Told { status, gate, .. } => {
+            Self::StatusChanged { status, gate, .. } => {
                 seal.close_text(status);
                 gate.iter_mut().for_each(|gate| seal.close_in(gate));
             }
@@ -177,7 +179,7 @@ impl Entry {
             | Self::Starting { at }
             | Self::NotStarted { at, .. }
             | Self::Started { at, .. }
-            | Self::Told { at, .. }
+            | Self::StatusChanged { at, .. }
             | Self::Paused { at, .. }
             | Self::Resumed { at, .. }
             | Self::Cancelling { at, .. }
@@ -217,8 +219,8 @@ mod tests {
             Entry::Began(Box::new(began)),
             Entry::Starting { at },
             Entry::Started { at, correlation_id: "c".to_owned(), instance: "i".to_owned() },
-            Entry::Told { at, status: "RUNNING".to_owned(), gate: Some(json!({"prompt": "ship?"})) },
-            Entry::Cancelling { at, reason: "so".to_owned(), late: true },
+            Entry::StatusChanged { at, status: "RUNNING".to_owned(), gate: Some(json!({"prompt": "ship?"})) },
+            Entry::Cancelling { at, reason: "so".to_owned(), timed_out: true },
             Entry::Failed { at, error: "so".to_owned(), result: json!({}) },
         ];
         for entry in entries {
@@ -246,19 +248,19 @@ mod tests {
         };
         for entry in [
             Entry::Began(Box::new(began)),
-            Entry::NotStarted { at, error: text(), again: at },
-            Entry::Told { at, status: "RUNNING".to_owned(), gate: Some(value()) },
-            Entry::Cancelling { at, reason: text(), late: false },
+            Entry::NotStarted { at, error: text(), retry_at: at },
+            Entry::StatusChanged { at, status: "RUNNING".to_owned(), gate: Some(value()) },
+            Entry::Cancelling { at, reason: text(), timed_out: false },
             Entry::Completed { at, result: value() },
             Entry::Failed { at, error: text(), result: value() },
             Entry::Cancelled { at, reason: text(), result: value() },
         ] {
-            let mut closed = entry.clone();
-            closed.close(&seal);
-            let record = Record { seq: 1, version: 2, text: serde_json::to_string(&closed).unwrap() };
+            let mut sealed = entry.clone();
+            sealed.close(&seal);
+            let record = Record { seq: 1, version: 2, text: serde_json::to_string(&sealed).unwrap() };
             assert_eq!(Entry::read(&record, &seal).unwrap(), entry, "{}", record.text);
-            let shown = serde_json::to_string(&Entry::read(&record, &Seal::default()).unwrap()).unwrap();
-            assert!(!shown.contains("s3cret") && shown.contains("it is ••••••"), "{shown}");
+            let masked = serde_json::to_string(&Entry::read(&record, &Seal::default()).unwrap()).unwrap();
+            assert!(!masked.contains("s3cret") && masked.contains("it is ••••••"), "{masked}");
         }
     }
 }

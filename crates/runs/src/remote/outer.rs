@@ -10,7 +10,7 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Returns whether the parent run, which the engine decides, abandoned this run during its start. (`&mut`: a run is
+    /// Returns true if the parent run, which the engine decides, abandoned this run during its start. (`&mut`: a run is
     /// not `Sync`.)
     pub(super) async fn is_abandoned_by_parent(&mut self) -> bool {
         let shared = &self.recorder.shared;
@@ -23,7 +23,7 @@ impl RemoteRun {
     pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Started(started) => {
-                self.set_error(started.err());
+                self.set_blocked_reason(started.err());
                 true
             }
             MirrorMessage::Lost(cause) => {
@@ -31,7 +31,7 @@ impl RemoteRun {
                 !matches!(self.record_input(Input::Cancel { reason }).await, Handled::Lost)
             }
             MirrorMessage::Task(task, reply) => {
-                self.set_error(None);
+                self.set_blocked_reason(None);
                 self.take_task(task, reply).await
             }
             // A remote run receives no events from the engine. Dropping the reply reports that.
@@ -47,7 +47,7 @@ impl RemoteRun {
                     for input in inputs {
                         let handled = match input {
                             FunctionInput::Passed { input } if !self.is_over() => self.record_input(*input).await,
-                            // The call that follows the run has ended; this turn reports the reason.
+                            // The call that follows the run has finished; this turn reports the reason.
                             _ => Handled::Ignored,
                         };
                         if matches!(handled, Handled::Lost) {
@@ -56,7 +56,7 @@ impl RemoteRun {
                         taken.push(matches!(handled, Handled::Recorded));
                     }
                 }
-                // The journal provides the outcome of an ended run.
+                // The journal provides the outcome of a finished run.
                 if !self.is_over() {
                     self.turns.end(turn, taken, self.reported_status(), reply);
                 }
@@ -94,8 +94,8 @@ impl RemoteRun {
         }
     }
 
-    fn set_error(&mut self, trouble: Option<String>) {
-        if Mirror::set_error(&mut self.mirror, trouble) {
+    fn set_blocked_reason(&mut self, blocked_reason: Option<String>) {
+        if Mirror::set_blocked_reason(&mut self.mirror, blocked_reason) {
             self.publish();
         }
     }

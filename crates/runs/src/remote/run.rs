@@ -22,10 +22,10 @@ use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
 
-/// Time that a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
+/// Maximum time that a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
 const START_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Time limit of a service for answering a cancel, since a client waits for it.
+/// Time limit for a service to answer a cancel, since a client waits for it.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// One run of a remote workflow.
@@ -45,8 +45,8 @@ pub(crate) struct RemoteRun {
     pub(super) unknown_replies: u32,
     /// Maximum time of the service's runs, from the last configuration.
     pub(super) max_run_time: Duration,
-    /// Reason why the run cannot continue at present.
-    pub(super) trouble: Option<String>,
+    /// Reason for which the run cannot continue at present.
+    pub(super) blocked_reason: Option<String>,
     /// The request in progress, if there is one.
     pending_request: Option<PendingRequest>,
     /// Connection to the outer engine that follows the run, if there is one.
@@ -77,10 +77,10 @@ pub(crate) enum ServiceReply {
     Cancel(Option<Result<Cancelled, RequestError>>),
 }
 
-/// Event that a run of a remote workflow waits for, besides inputs.
+/// Event for which a run of a remote workflow waits, besides inputs.
 pub(crate) enum RemoteEvent {
     Reply(ServiceReply),
-    Late,
+    TimedOut,
     /// A message of the outer engine.
     Outer(MirrorMessage),
 }
@@ -162,7 +162,11 @@ impl RunKind for RemoteRun {
             returned: end.map(|end| Arc::new(end.result.clone())),
             paused: self.state.paused.clone(),
             open_gate: end.is_none() && self.state.gate().is_some(),
-            trouble: self.trouble.clone().or_else(|| self.mirror.as_ref()?.trouble.clone()).filter(|_| end.is_none()),
+            blocked_reason: self
+                .blocked_reason
+                .clone()
+                .or_else(|| self.mirror.as_ref()?.blocked_reason.clone())
+                .filter(|_| end.is_none()),
             ..RunStatus::default()
         }
     }
@@ -180,26 +184,26 @@ impl RunKind for RemoteRun {
         if let Some(mirror) = &mut self.mirror {
             mirror.start(&self.recorder, attempt);
         }
-        self.state.begins_by(self.recorder.shared.clock.now());
+        self.state.limit_start_to(self.recorder.shared.clock.now());
         if attempt == Attempt::First && self.is_abandoned_by_parent().await {
             let reason = ABANDONED_REASON.to_owned();
             if self.record_input(Input::Cancel { reason }).await == Handled::Lost {
                 return false;
             }
         }
-        // The last daemon of a recovered run may have ended between learning a secret and sealing it.
+        // The last daemon of a recovered run may have stopped between learning a secret and sealing it.
         self.record(&[]).await && self.send_next().await
     }
 
     async fn next_event(&mut self) -> RemoteEvent {
-        let late = self.state.work_deadline(self.limit());
+        let work_deadline = self.state.work_deadline(self.limit());
         tokio::select! {
             biased;
             reply = answer(&mut self.pending_request) => {
                 self.pending_request = None;
                 RemoteEvent::Reply(reply)
             }
-            () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
+            () = self.recorder.shared.clock.deadline(work_deadline) => RemoteEvent::TimedOut,
             message = Mirror::next(&mut self.mirror) => RemoteEvent::Outer(message),
         }
     }
@@ -207,7 +211,7 @@ impl RunKind for RemoteRun {
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
         let continues = match event {
             RemoteEvent::Reply(reply) => self.handle_reply(reply).await,
-            RemoteEvent::Late => self.handle_timeout().await,
+            RemoteEvent::TimedOut => self.handle_timeout().await,
             RemoteEvent::Outer(message) => self.receive(message).await,
         };
         self.report_status();
@@ -225,7 +229,7 @@ impl RunKind for RemoteRun {
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
         self.permit = None;
-        // From here on, the journal answers the engine.
+        // The journal answers the engine from now on.
         self.mirror = None;
         self.report_end();
         true
@@ -269,7 +273,7 @@ impl RemoteRun {
             last_status: None,
             unknown_replies: 0,
             max_run_time: Config::default().execution_timeout,
-            trouble: None,
+            blocked_reason: None,
             pending_request: None,
             mirror,
             turns: Turns::default(),
@@ -290,7 +294,7 @@ impl RemoteRun {
             Next::Nothing | Next::Wait => true,
             Next::Unknown => {
                 let error = format!(
-                    "The daemon ended during the request to '{}' to start this run, so it is unknown whether it was \
+                    "The daemon stopped during the request to '{}' to start this run, so it is unknown whether it was \
                      started, and it is not started again. The request had the Idempotency-Key {}; look for it at the \
                      service.",
                     self.began.service, self.began.run
@@ -380,8 +384,8 @@ impl RemoteRun {
                 let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
                 Entry::Cancelled { at, reason, result }
             }
-            Input::Cancel { reason } => Entry::Cancelling { at, reason, late: false },
-            Input::Pause { by, above } if self.state.paused.is_none() => Entry::Paused { at, by, above },
+            Input::Cancel { reason } => Entry::Cancelling { at, reason, timed_out: false },
+            Input::Pause { by, above } if self.state.paused.is_none() => Entry::Paused { at, by, by_parent: above },
             Input::Resume { by, above } => match &self.state.paused {
                 // A directly paused run does not resume with its parent.
                 Some(pause) if !above || pause.above => Entry::Resumed { at, by },
@@ -389,7 +393,7 @@ impl RemoteRun {
             },
             _ => return Handled::Ignored,
         };
-        // Do not drop a start in progress: the service may have performed it already.
+        // Do not drop a start in progress: the service may already have performed it.
         if self.pending_request.as_ref().is_some_and(|request| request.kind != RequestKind::Start) {
             self.pending_request = None;
         }
@@ -400,12 +404,12 @@ impl RemoteRun {
         let seconds = self.limit().as_secs_f64();
         let reason = format!("The run exceeded its time limit of {seconds} s");
         self.pending_request = None;
-        self.append(Entry::Cancelling { at: self.recorder.shared.clock.now(), reason, late: true }).await
+        self.append(Entry::Cancelling { at: self.recorder.shared.clock.now(), reason, timed_out: true }).await
     }
 
     /// Handles an answer. Returns false when this daemon must no longer drive the run.
     async fn handle_reply(&mut self, reply: ServiceReply) -> bool {
-        self.trouble = None;
+        self.blocked_reason = None;
         match reply {
             ServiceReply::Turn(turn) => {
                 self.permit = Some(turn);
@@ -420,9 +424,9 @@ impl RemoteRun {
                     }));
                 true
             }
-            ServiceReply::Start(answer) => self.started(answer).await,
+            ServiceReply::Start(answer) => self.handle_start_reply(answer).await,
             ServiceReply::Poll(answer) => self.handle_status(*answer).await,
-            ServiceReply::Cancel(answer) => self.cancelled(answer).await,
+            ServiceReply::Cancel(answer) => self.handle_cancel_reply(answer).await,
         }
     }
 
@@ -432,7 +436,7 @@ impl RemoteRun {
         requested.map_or(self.max_run_time, |requested| requested.min(self.max_run_time))
     }
 
-    /// Returns whether the service is configured and enabled at present.
+    /// Returns true if the service is configured and enabled at present.
     fn is_service_enabled(&self) -> bool {
         self.service.setup().is_some_and(|setup| setup.config.enabled)
     }
@@ -441,7 +445,7 @@ impl RemoteRun {
     fn report_missing_service(&mut self) {
         if !self.is_service_enabled() {
             let service = &self.began.service;
-            self.trouble = Some(format!(
+            self.blocked_reason = Some(format!(
                 "the service '{service}' is not configured and enabled; configure it to continue the run, or cancel \
                  the run"
             ));

@@ -1,4 +1,4 @@
-//! The state of a run of a remote workflow, folded from its history, and its next step.
+//! State of a run of a remote workflow, folded from its history, and its next step.
 //!
 //! Pure: times come from entries and from the caller.
 
@@ -42,13 +42,13 @@ pub(super) enum Phase {
     /// The driver has sent the start to the service, and has recorded no answer.
     Starting,
     /// The service performs the run.
-    UnderWay,
+    InProgress,
     /// The driver must send the cancel to the service.
     Cancelling {
         reason: String,
-        late: bool,
+        timed_out: bool,
     },
-    Over,
+    Finished,
 }
 
 /// A run of a service.
@@ -78,7 +78,7 @@ pub(super) struct End {
 pub(super) enum Next {
     /// Wait in the queue, not before a time, and send the start to the service.
     Start { not_before: Option<Timestamp> },
-    /// It is unknown whether the service started the run: no answer to the start can arrive any more.
+    /// It is unknown whether the service started the run: no answer to the start can arrive any longer.
     Unknown,
     /// Request the status of the run.
     Poll,
@@ -96,30 +96,30 @@ impl State {
             Entry::Began(_) => {}
             Entry::Queued { .. } => self.queued = true,
             Entry::Starting { .. } => self.phase = Phase::Starting,
-            Entry::NotStarted { again, .. } => {
+            Entry::NotStarted { retry_at, .. } => {
                 self.refusals += 1;
-                self.phase = Phase::ToStartAt(*again);
+                self.phase = Phase::ToStartAt(*retry_at);
             }
             Entry::Started { at, correlation_id, instance } => {
                 let (correlation_id, instance) = (correlation_id.clone(), instance.clone());
                 self.remote = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
                 // A cancel may have arrived while the start was in progress.
                 if !matches!(self.phase, Phase::Cancelling { .. }) {
-                    self.phase = Phase::UnderWay;
+                    self.phase = Phase::InProgress;
                 }
             }
-            Entry::Told { status, gate, .. } => {
+            Entry::StatusChanged { status, gate, .. } => {
                 self.status_changes += 1;
                 if let Some(remote) = &mut self.remote {
                     (remote.status, remote.gate) = (Some(status.clone()), gate.clone());
                 }
             }
-            Entry::Paused { at, by, above } => {
-                self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
+            Entry::Paused { at, by, by_parent } => {
+                self.paused = Some(Pause { since: *at, by: by.clone(), above: *by_parent });
             }
             Entry::Resumed { .. } => self.paused = None,
-            Entry::Cancelling { reason, late, .. } => {
-                self.phase = Phase::Cancelling { reason: reason.clone(), late: *late };
+            Entry::Cancelling { reason, timed_out, .. } => {
+                self.phase = Phase::Cancelling { reason: reason.clone(), timed_out: *timed_out };
             }
             Entry::Completed { at, result } => self.end(*at, RunState::Completed, None, result),
             Entry::Failed { at, error, result } => self.end(*at, RunState::Failed, Some(error.clone()), result),
@@ -127,16 +127,16 @@ impl State {
                 self.end(*at, RunState::Cancelled, Some(reason.clone()), result);
             }
         }
-        let at_work = self.phase == Phase::UnderWay && self.paused.is_none() && self.gate().is_none();
+        let at_work = self.phase == Phase::InProgress && self.paused.is_none() && self.gate().is_none();
         self.clock.apply(entry.at(), at_work);
     }
 
     fn end(&mut self, at: Timestamp, state: RunState, error: Option<String>, result: &Value) {
-        self.phase = Phase::Over;
+        self.phase = Phase::Finished;
         self.end = Some(End { at, state, error, result: result.clone() });
     }
 
-    /// Returns the gate that the run waits for at its service.
+    /// Returns the gate at which the run waits at its service.
     pub(super) fn gate(&self) -> Option<&Value> {
         self.remote.as_ref()?.gate.as_ref()
     }
@@ -153,7 +153,7 @@ impl State {
     /// Returns the next step. `expects_reply`: this daemon still expects an answer from the service.
     pub(super) fn next(&self, expects_reply: bool) -> Next {
         match &self.phase {
-            Phase::Over => Next::Nothing,
+            Phase::Finished => Next::Nothing,
             Phase::Starting if expects_reply => Next::Wait,
             Phase::Starting => Next::Unknown,
             // The cancel arrived while the start was in progress, so there is no id to cancel.
@@ -162,13 +162,13 @@ impl State {
             Phase::Cancelling { .. } => Next::Cancel,
             _ if self.paused.is_some() => Next::Wait,
             Phase::ToStart => Next::Start { not_before: None },
-            Phase::ToStartAt(again) => Next::Start { not_before: Some(*again) },
-            Phase::UnderWay => Next::Poll,
+            Phase::ToStartAt(retry_at) => Next::Start { not_before: Some(*retry_at) },
+            Phase::InProgress => Next::Poll,
         }
     }
 
     /// Moves a start of work after `now` to `now`, so that a clock that was set back does not extend the limit.
-    pub(super) fn begins_by(&mut self, now: Timestamp) {
+    pub(super) fn limit_start_to(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
@@ -189,7 +189,7 @@ mod tests {
         Timestamp(seconds * 1_000_000)
     }
 
-    fn folded(entries: &[Entry]) -> State {
+    fn fold(entries: &[Entry]) -> State {
         let mut state = State::default();
         entries.iter().for_each(|entry| state.apply(entry));
         state
@@ -200,43 +200,43 @@ mod tests {
     }
 
     fn gate(seconds: i64, gate: Option<Value>) -> Entry {
-        Entry::Told { at: at(seconds), status: "RUNNING".to_owned(), gate }
+        Entry::StatusChanged { at: at(seconds), status: "RUNNING".to_owned(), gate }
     }
 
     fn cancelling(seconds: i64) -> Entry {
-        Entry::Cancelling { at: at(seconds), reason: "so".to_owned(), late: false }
+        Entry::Cancelling { at: at(seconds), reason: "so".to_owned(), timed_out: false }
     }
 
     #[test]
-    fn start_is_requested_once_and_unanswered_is_unknown() {
-        let asked = [Entry::Starting { at: at(1) }];
-        assert_eq!(folded(&[]).next(false), Next::Start { not_before: None });
-        assert_eq!(folded(&asked).next(true), Next::Wait, "its answer may still come");
-        assert_eq!(folded(&asked).next(false), Next::Unknown, "another daemon had asked");
-        let refused = Entry::NotStarted { at: at(2), error: "429".to_owned(), again: at(9) };
-        let again = folded(&[asked[0].clone(), refused]);
-        assert_eq!((again.next(false), again.refusals), (Next::Start { not_before: Some(at(9)) }, 1));
-        assert_eq!(folded(&[asked[0].clone(), started(2)]).next(false), Next::Poll);
+    fn start_is_requested_once_and_unknown_without_an_answer() {
+        let starting = [Entry::Starting { at: at(1) }];
+        assert_eq!(fold(&[]).next(false), Next::Start { not_before: None });
+        assert_eq!(fold(&starting).next(true), Next::Wait, "the answer may still arrive");
+        assert_eq!(fold(&starting).next(false), Next::Unknown, "another daemon sent the request");
+        let refused = Entry::NotStarted { at: at(2), error: "429".to_owned(), retry_at: at(9) };
+        let retried = fold(&[starting[0].clone(), refused]);
+        assert_eq!((retried.next(false), retried.refusals), (Next::Start { not_before: Some(at(9)) }, 1));
+        assert_eq!(fold(&[starting[0].clone(), started(2)]).next(false), Next::Poll);
     }
 
     #[test]
-    fn end_requested_during_a_start_follows_once_possible() {
+    fn cancel_during_a_start_is_sent_once_the_run_has_an_id() {
         let early = [Entry::Starting { at: at(1) }, cancelling(2)];
-        assert_eq!(folded(&early).next(true), Next::Wait);
-        assert_eq!(folded(&early).next(false), Next::Unknown);
-        let named = folded(&[early[0].clone(), early[1].clone(), started(3)]);
+        assert_eq!(fold(&early).next(true), Next::Wait);
+        assert_eq!(fold(&early).next(false), Next::Unknown);
+        let named = fold(&[early[0].clone(), early[1].clone(), started(3)]);
         assert_eq!(named.next(false), Next::Cancel);
     }
 
     #[test]
     fn pauses_and_waits_for_people_are_not_working_time() {
-        let mut state = folded(&[Entry::Starting { at: at(1) }, started(10)]);
+        let mut state = fold(&[Entry::Starting { at: at(1) }, started(10)]);
         assert_eq!(state.work_deadline(Duration::from_secs(60)), Some(at(70)));
         state.apply(&gate(20, Some(json!({"prompt": "ship?"}))));
         assert_eq!((state.work_deadline(Duration::from_secs(60)), state.run_state()), (None, RunState::Waiting));
         state.apply(&gate(500, None));
         assert_eq!(state.work_deadline(Duration::from_secs(60)), Some(at(550)));
-        state.apply(&Entry::Paused { at: at(510), by: "me".to_owned(), above: false });
+        state.apply(&Entry::Paused { at: at(510), by: "me".to_owned(), by_parent: false });
         assert_eq!((state.work_deadline(Duration::from_secs(60)), state.next(false)), (None, Next::Wait));
         state.apply(&Entry::Resumed { at: at(600), by: "me".to_owned() });
         assert_eq!((state.work_deadline(Duration::from_secs(60)), state.next(false)), (Some(at(640)), Next::Poll));
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn paused_run_can_be_cancelled() {
-        let paused = Entry::Paused { at: at(3), by: "me".to_owned(), above: false };
-        let state = folded(&[Entry::Starting { at: at(1) }, started(2), paused, cancelling(4)]);
+        let paused = Entry::Paused { at: at(3), by: "me".to_owned(), by_parent: false };
+        let state = fold(&[Entry::Starting { at: at(1) }, started(2), paused, cancelling(4)]);
         assert_eq!(state.next(false), Next::Cancel);
     }
 }

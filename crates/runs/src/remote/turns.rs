@@ -17,7 +17,7 @@ pub(super) struct ReportedStatus {
     pub(super) waits: bool,
     /// Client that has paused the run, during a pause.
     pub(super) paused: Option<String>,
-    /// True if the run has ended.
+    /// True if the run has finished.
     pub(super) is_over: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Returns whether to apply the inputs of a turn: the run has already applied the inputs of a repeated turn.
+    /// Returns true if the inputs of a turn must be applied: the run has already applied the inputs of a repeated turn.
     pub(super) fn is_new(&self, turn: u64) -> bool {
         self.last.as_ref().is_none_or(|(last, ..)| turn > *last)
     }
@@ -48,7 +48,7 @@ impl Turns {
             let follow = FunctionWork { id: turn.to_string(), kind: FunctionWorkKind::Call { number: turn } };
             let ReportedStatus { status, gate, waits, paused, .. } = reported.clone();
             let report = FunctionTurn {
-                // Calls of earlier turns end, too.
+                // Calls of earlier turns also end.
                 whole: true,
                 begun: vec![follow],
                 taken,
@@ -99,9 +99,9 @@ mod tests {
         ReportedStatus { status: status.to_owned(), ..ReportedStatus::default() }
     }
 
-    fn turn(turns: &mut Turns, number: u64, standing: ReportedStatus) -> FunctionTurn {
+    fn turn(turns: &mut Turns, number: u64, status: ReportedStatus) -> FunctionTurn {
         let (reply, mut answer) = oneshot::channel();
-        turns.end(number, Vec::new(), standing, reply);
+        turns.end(number, Vec::new(), status, reply);
         match answer.try_recv().unwrap() {
             EngineAnswer::Advanced { turn } => *turn,
             other => panic!("{other:?}"),
@@ -124,8 +124,8 @@ mod tests {
         turns.record_status(&at("WAITING"));
         assert!(call.try_recv().is_ok());
         turn(&mut turns, 2, at("WAITING"));
-        assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "of an earlier turn");
-        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "it has continued meanwhile");
+        assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "a call of an earlier turn ends at once");
+        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "the run has continued in the meantime");
     }
 
     #[test]
@@ -135,9 +135,9 @@ mod tests {
         assert!(!turns.is_new(1) && turns.is_new(2));
         assert_eq!(turn(&mut turns, 1, at("WAITING")), first);
         drop(follow(&mut turns, 1, &at("RUNNING")));
-        let mut again = follow(&mut turns, 1, &at("RUNNING"));
+        let mut repeated_call = follow(&mut turns, 1, &at("RUNNING"));
         turns.record_status(&at("WAITING"));
-        assert!(again.try_recv().is_ok());
+        assert!(repeated_call.try_recv().is_ok());
     }
 
     #[test]

@@ -30,16 +30,18 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
         Entry::Queued { .. } => ("remote_queued", json!({})),
         // The outcome of the start produces an event.
         Entry::Starting { .. } => return Ok(None),
-        Entry::NotStarted { error, again, .. } => {
-            ("remote_refused", json!({"error": error, "again_at": clock::to_iso8601(again)}))
+        Entry::NotStarted { error, retry_at, .. } => {
+            ("remote_refused", json!({"error": error, "again_at": clock::to_iso8601(retry_at)}))
         }
         Entry::Started { correlation_id, instance, .. } => {
             ("remote_started", json!({"correlation_id": correlation_id, "workflow_instance_id": instance}))
         }
-        Entry::Told { status, gate, .. } => ("remote_status", json!({"status": status, "pending_gate": gate})),
+        Entry::StatusChanged { status, gate, .. } => ("remote_status", json!({"status": status, "pending_gate": gate})),
         Entry::Paused { by, .. } => ("workflow_paused", json!({"by": by})),
         Entry::Resumed { by, .. } => ("workflow_resumed", json!({"by": by})),
-        Entry::Cancelling { reason, late, .. } => ("remote_cancelling", json!({"reason": reason, "time_limit": late})),
+        Entry::Cancelling { reason, timed_out, .. } => {
+            ("remote_cancelling", json!({"reason": reason, "time_limit": timed_out}))
+        }
         Entry::Completed { result, .. } => ("workflow_completed", json!({"result": result})),
         Entry::Failed { error, result, .. } => {
             ("workflow_failed", json!({"reason": "failed", "error": error, "result": result}))
@@ -76,22 +78,23 @@ pub(crate) fn report(
     })
 }
 
-/// Returns the reason of the run's wait, if no action here can end the wait.
+/// Returns the reason for the run's wait, if no action here can end the wait.
 fn next_step(state: &State, tool: &str) -> Option<String> {
     if let Some(gate) = state.gate() {
         let prompt: String =
             gate.get("prompt").and_then(Value::as_str).unwrap_or("a question").chars().take(500).collect();
         return Some(format!(
-            "It waits at its service for an answer (in the service's words: {prompt}). Answer there; the run continues then."
+            "The run waits for an answer at its service (in the service's words: {prompt}). Answer there; then the run continues."
         ));
     }
     match &state.phase {
         Phase::ToStart if state.queued => {
             Some(format!("{tool} is queued: its service is at its limit of concurrent runs."))
         }
-        Phase::ToStartAt(again) => {
-            Some(format!("The service did not start it yet, and is asked again at {}.", clock::to_iso8601(*again)))
-        }
+        Phase::ToStartAt(retry_at) => Some(format!(
+            "The service has not started the run yet; the next attempt is at {}.",
+            clock::to_iso8601(*retry_at)
+        )),
         _ => None,
     }
 }

@@ -14,9 +14,9 @@ use crate::runs::list::RUNS_PER_PAGE;
 enum DeleteError {
     #[error(transparent)]
     Lookup(#[from] RunLookupError),
-    #[error("the run has not ended; cancel it first, with: steplatch runs cancel {run}")]
+    #[error("the run has not finished; cancel it first, with: steplatch runs cancel {run}")]
     InProgress { run: RunId },
-    #[error("the run {run} that it started has not ended; cancel it first, with: steplatch runs cancel {run}")]
+    #[error("the run {run} that it started has not finished; cancel it first, with: steplatch runs cancel {run}")]
     ChildInProgress { run: RunId },
     #[error("the run is part of {parent}, which started it; delete that one, with: steplatch runs delete {parent}")]
     Nested { parent: RunId },
@@ -25,8 +25,8 @@ enum DeleteError {
 }
 
 impl Runs {
-    /// Deletes the record of an ended run, and the records of its descendants. Nothing is deleted if one of them has
-    /// not ended, or if the run is a child of a run with a record.
+    /// Deletes the record of a finished run, and the records of its descendants. Nothing is deleted if one of them has
+    /// not finished, or if the run is a child of a run with a record.
     #[boxed]
     pub async fn delete(&self, verb: DeleteRun) -> DeleteRunReply {
         let run_id = verb.run_id;
@@ -46,7 +46,7 @@ impl Runs {
         let known = journal.find(id).await.map_err(RunLookupError::from)?;
         let known = known.ok_or_else(|| RunLookupError::not_found(id.as_str()))?;
         let number = known.number;
-        let run = self.shared.run_of(known);
+        let run = self.shared.to_run(known);
         // A run with a driver may still write its end.
         if !run.state().is_over() || run.is_driven() {
             return Err(DeleteError::InProgress { run: run.id.clone() });
@@ -58,7 +58,7 @@ impl Runs {
         }
         let mut family = vec![run.id.clone()];
         for known in self.runs_after(number).await? {
-            let run = self.shared.run_of(known);
+            let run = self.shared.to_run(known);
             if run.about.parent.as_ref().is_some_and(|step| family.contains(&step.run)) {
                 if !run.state().is_over() || run.is_driven() {
                     return Err(DeleteError::ChildInProgress { run: run.id.clone() });
@@ -75,14 +75,14 @@ impl Runs {
         Ok(family.len() as u64)
     }
 
-    /// Returns the runs that began after the run with this number, oldest first. A run begins after its parent.
+    /// Returns the runs that started after the run with this number, oldest first. A run starts after its parent.
     async fn runs_after(&self, number: u64) -> Result<Vec<KnownRun>, StorageError> {
-        let (mut runs, mut before) = (Vec::new(), None);
+        let (mut runs, mut oldest_number) = (Vec::new(), None);
         loop {
-            let filter = RunFilter { before, limit: Some(RUNS_PER_PAGE), ..RunFilter::default() };
+            let filter = RunFilter { before: oldest_number, limit: Some(RUNS_PER_PAGE), ..RunFilter::default() };
             let page = self.shared.journal.runs(filter).await?;
             let is_last = page.len() < RUNS_PER_PAGE || page.last().is_some_and(|known| known.number <= number);
-            before = page.last().map(|known| known.number);
+            oldest_number = page.last().map(|known| known.number);
             runs.extend(page.into_iter().filter(|known| known.number > number));
             if is_last {
                 runs.reverse();

@@ -14,7 +14,7 @@ use steplatch_workflow::{Input, Proof};
 use super::locked::UnlockError;
 use crate::gates::{
     AmbiguousGate, AnswerError, ClosedGateError, GateAnswer, GateEnd, GateProof, NotWaiting, OpenGate, VerifiedAnswer,
-    reported,
+    shorten_for_report,
 };
 use crate::lookup::parse_run_id;
 use crate::machine::TERMINAL;
@@ -30,10 +30,10 @@ const MIN_DIGEST_DIGITS: usize = 8;
 /// Maximum number of descendants of a run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
-/// Returns the reason why a run does not wait for an answer, or cannot accept one.
+/// Returns the reason for which a run does not wait for an answer, or cannot accept one.
 fn not_waiting_error(run: &Run) -> NotWaiting {
-    match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
-        Some(trouble) => NotWaiting::Stuck { trouble },
+    match run.progress().blocked_reason.filter(|_| run.state() == RunState::Waiting) {
+        Some(blocked_reason) => NotWaiting::Stuck { blocked_reason },
         None => NotWaiting::State { state: run.state() },
     }
 }
@@ -64,14 +64,14 @@ impl Runs {
         self.family(run).into_iter().filter(has_gate).collect()
     }
 
-    /// Returns whether a run or a descendant needs an answer to continue.
+    /// Returns true if a run or a descendant needs an answer to continue.
     pub(crate) fn waits_for_answer(&self, run: &Arc<Run>) -> bool {
         !self.runs_with_gates(run).is_empty()
     }
 
     /// Returns the pending gates of a run and its descendants for reports, the oldest first.
     pub(crate) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
-        self.all_gates(run).into_iter().map(reported).collect()
+        self.all_gates(run).into_iter().map(shorten_for_report).collect()
     }
 
     /// Returns the pending gates of a run and its descendants unshortened, the oldest first.
@@ -116,10 +116,10 @@ impl Runs {
     /// Returns one gate without shortening it.
     #[boxed]
     pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
-        let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
+        let refusal = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
         let run = match self.find_by_text(&verb.run_id).await {
             Ok(run) => run,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refusal(error.to_string()),
         };
         let gates = self.all_gates(&run);
         let gate = match (&verb.gate_id, &gates[..]) {
@@ -128,7 +128,7 @@ impl Runs {
             (None, []) => None,
             (None, several) => {
                 let gates = several.iter().map(|gate| gate.gate_id.clone()).collect();
-                return refused(AmbiguousGate { gates }.to_string());
+                return refusal(AmbiguousGate { gates }.to_string());
             }
         };
         match gate {
@@ -140,12 +140,12 @@ impl Runs {
             None => {
                 let gate = verb.gate_id.as_deref();
                 let before = self.closed_gate_error(&run, gate).await;
-                refused(before.map_or_else(|| not_waiting_error(&run).to_string(), |closed| closed.to_string()))
+                refusal(before.map_or_else(|| not_waiting_error(&run).to_string(), |closed| closed.to_string()))
             }
         }
     }
 
-    /// Returns whether a gate of a run has closed, with or without an answer. True for a run with an unreadable
+    /// Returns true if a gate of a run has closed, with or without an answer. True for a run with an unreadable
     /// history.
     async fn has_closed_gate(&self, run: &Run) -> bool {
         self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
@@ -163,19 +163,19 @@ impl Runs {
                 UnlockError::Unreadable(_) => (false, None),
             };
             let status = RunState::Waiting.name().to_owned();
-            let refused = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
-            return AnswerGateReply { passphrase_wanted, retry_after_seconds, ..refused };
+            let refusal_reply = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
+            return AnswerGateReply { passphrase_wanted, retry_after_seconds, ..refusal_reply };
         }
         let unmatched_reply = |error: String| AnswerGateReply {
             run_id: run_id.clone(),
             error: Some(error),
             ..AnswerGateReply::default()
         };
-        let found = match parsed_id {
+        let lookup = match parsed_id {
             Ok(id) => self.find(&id).await,
             Err(error) => Err(error),
         };
-        let named_run = match found {
+        let named_run = match lookup {
             Ok(run) => run,
             Err(error) => return unmatched_reply(error.to_string()),
         };
@@ -203,7 +203,7 @@ impl Runs {
         }
     }
 
-    /// Opens the locked runs if an answer is for one of them and may come from a person. `run_id`: the run that the
+    /// Unlocks the locked runs if an answer is for one of them and may come from a person. `run_id`: the run that the
     /// answer names.
     ///
     /// # Errors
@@ -268,10 +268,11 @@ impl Runs {
             }
             Some(Disposition::Ignored) => {
                 let before = self.closed_gate_error(run, Some(&info.gate_id)).await;
-                let meanwhile = || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };
-                Err(before.map_or_else(meanwhile, AnswerError::from))
+                let closed_meanwhile =
+                    || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };
+                Err(before.map_or_else(closed_meanwhile, AnswerError::from))
             }
-            None => Err(AnswerError::NotStored { trouble: run.progress().trouble }),
+            None => Err(AnswerError::NotStored { blocked_reason: run.progress().blocked_reason }),
         }
     }
 

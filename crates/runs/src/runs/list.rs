@@ -36,23 +36,23 @@ impl Runs {
     /// Lists runs, the newest first.
     #[boxed]
     pub async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
-        let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
+        let refusal = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
         let is_pending = verb.state.as_deref() == Some(RunState::PENDING);
         if let Some(name) = verb.state.as_deref().filter(|name| !is_pending && RunState::from_name(name).is_none()) {
             let known = RunState::ALL.map(RunState::name).join(", ");
-            return refused(format!("Invalid state: {name}; states are {}, {known}", RunState::PENDING));
+            return refusal(format!("Invalid state: {name}; states are {}, {known}", RunState::PENDING));
         }
         let time =
             |name: &str, text: &Option<String>| match text.as_deref().map(|text| (text, clock::parse_iso8601(text))) {
                 None => Ok(None),
                 Some((_, Some(moment))) => Ok(Some(moment)),
                 Some((text, None)) => {
-                    Err(format!("{name} is a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, and not '{text}'"))
+                    Err(format!("{name} must be a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, not '{text}'"))
                 }
             };
         let query = match (time("since", &verb.since), time("until", &verb.until)) {
             (Ok(since), Ok(until)) => RunQuery { workflow: verb.workflow_id.as_deref(), since, until },
-            (Err(error), _) | (_, Err(error)) => return refused(error),
+            (Err(error), _) | (_, Err(error)) => return refusal(error),
         };
         let limit = verb.limit.map_or(DEFAULT_LISTED_RUNS, |limit| limit as usize);
         let mut runs = Vec::new();
@@ -66,9 +66,9 @@ impl Runs {
                 match number {
                     Ok(number) => Some(number),
                     Err(RunLookupError::NotFound { id }) => {
-                        return refused(format!("before is a run_id, and there is no run '{id}'"));
+                        return refusal(format!("before must be a run_id, and there is no run '{id}'"));
                     }
-                    Err(error) => return refused(error.to_string()),
+                    Err(error) => return refusal(error.to_string()),
                 }
             }
         };
@@ -77,13 +77,13 @@ impl Runs {
                 RunFilter { state: verb.state.clone(), before, limit: Some(RUNS_PER_PAGE), ..RunFilter::default() };
             let page = match self.shared.journal.runs(filter).await {
                 Ok(page) => page,
-                Err(error) => return refused(format!("the runs cannot be read: {error}")),
+                Err(error) => return refusal(format!("failed to read the runs: {error}")),
             };
             before = page.last().map(|known| known.number);
             let is_last = page.len() < RUNS_PER_PAGE;
-            let runs_of_page = page.into_iter().map(|known| self.shared.run_of(known)).filter(|run| query.matches(run));
+            let runs_of_page = page.into_iter().map(|known| self.shared.to_run(known)).filter(|run| query.matches(run));
             for run in runs_of_page.take(limit - runs.len()) {
-                runs.push(self.listed(&run).await);
+                runs.push(self.list_record(&run).await);
             }
             if is_last {
                 break;
@@ -92,7 +92,7 @@ impl Runs {
         ListWorkflowRunsReply { success: true, runs, error: None }
     }
 
-    /// Returns the position of a run in the order in which all runs began.
+    /// Returns the position of a run in the order in which all runs started.
     ///
     /// # Errors
     ///

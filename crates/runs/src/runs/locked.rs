@@ -1,4 +1,4 @@
-//! Opening locked runs, and setting the passphrase that locks them.
+//! Unlocking runs, and setting the passphrase that locks them.
 
 use async_recursion::async_recursion as boxed;
 use steplatch_access::{AttemptSource, PassphraseError};
@@ -8,7 +8,7 @@ use steplatch_store::StorageError;
 
 use crate::runs::Runs;
 
-/// Failure to open locked runs.
+/// Failure to unlock runs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnlockError {
     #[error(transparent)]
@@ -22,7 +22,7 @@ impl Runs {
         self.shared.locked.contains(run)
     }
 
-    /// Checks a passphrase, and resumes the locked runs that it opens. Returns their number.
+    /// Checks a passphrase, and resumes the locked runs that it unlocks. Returns their number.
     ///
     /// # Errors
     ///
@@ -47,9 +47,7 @@ impl Runs {
                 let error = (still_locked > 0).then(|| {
                     let runs =
                         if still_locked == 1 { "1 run stays".to_owned() } else { format!("{still_locked} runs stay") };
-                    format!(
-                        "{runs} locked, with a passphrase that is not set any more; 'steplatch runs cancel' ends them"
-                    )
+                    format!("{runs} locked, with a passphrase that is no longer set; 'steplatch runs cancel' ends them")
                 });
                 UnlockRunsReply { success: still_locked == 0, runs, error, ..UnlockRunsReply::default() }
             }
@@ -63,13 +61,13 @@ impl Runs {
         }
     }
 
-    /// Sets or removes the approver's passphrase. Resumes locked runs: either change requires the passphrase that opens
-    /// them.
+    /// Sets or removes the approver's passphrase. Resumes locked runs: either change requires the passphrase that
+    /// unlocks them.
     #[boxed]
     pub async fn set_approver(&self, verb: SetApprover, source: AttemptSource) -> SetApproverReply {
         let change = match self.shared.approver.change(verb, source).await {
             Ok(change) => change,
-            Err(refused) => return *refused,
+            Err(refusal) => return *refusal,
         };
         if let Some(key) = change.key()
             && let Err(error) = self.shared.unlock(key).await

@@ -10,7 +10,7 @@ use steplatch_workflow::Input;
 use super::run::{Disposition, Run, RunState, RunStatus};
 use crate::runs::Runs;
 
-/// Time limit of a driver for storing a pause or a resumption.
+/// Time limit for a driver to store a pause or a resumption.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runs {
@@ -20,7 +20,8 @@ impl Runs {
         let input = Input::Pause { by: caller.display_name().await, above: false };
         let unchanged =
             |now: &RunStatus| now.paused.as_ref().map(|pause| format!("Run was already paused by {}", pause.by));
-        self.request(verb.run_id, input, "Run paused: what is in flight ends, and nothing new begins", unchanged).await
+        self.request(verb.run_id, input, "Run paused: actions in progress finish, and no new ones start", unchanged)
+            .await
     }
 
     /// Resumes a paused run.
@@ -65,8 +66,7 @@ impl Runs {
 /// Sends an input to a run. Returns `done` for a stored input, or `unchanged` if the run ignores it.
 ///
 /// # Errors
-///
-/// If the run does not take the input.
+/// If the run does not accept the input.
 async fn try_request(
     run: &Run,
     input: Input,
@@ -78,7 +78,7 @@ async fn try_request(
         return Err(RequestError::Finished { state: before.state });
     }
     if !run.is_driven() {
-        return Err(RequestError::Stuck { trouble: before.trouble });
+        return Err(RequestError::Stuck { blocked_reason: before.blocked_reason });
     }
     let disposition = run.request(input, STORE_TIMEOUT).await;
     let now = run.progress();
@@ -86,7 +86,7 @@ async fn try_request(
         Some(Disposition::Recorded) => Ok(done.to_owned()),
         _ if now.state.is_over() => Err(RequestError::Finished { state: now.state }),
         Some(Disposition::Ignored) => unchanged(&now).ok_or(RequestError::Cancelling),
-        None => Err(RequestError::NotStored { trouble: now.trouble }),
+        None => Err(RequestError::NotStored { blocked_reason: now.blocked_reason }),
     }
 }
 
@@ -96,14 +96,14 @@ enum RequestError {
     /// The run has finished.
     #[error("Run was already over: {}", .state.name())]
     Finished {
-        /// State in which the run ended.
+        /// State in which the run finished.
         state: RunState,
     },
     /// The run has no driver.
-    #[error("{}", .trouble.as_deref().unwrap_or("the run does not continue"))]
+    #[error("{}", .blocked_reason.as_deref().unwrap_or("the run does not continue"))]
     Stuck {
-        /// Reason why the run cannot continue, if known.
-        trouble: Option<String>,
+        /// Reason for which the run cannot continue, if known.
+        blocked_reason: Option<String>,
     },
     /// The run is being cancelled.
     #[error("The run is being cancelled")]
@@ -111,10 +111,10 @@ enum RequestError {
     /// The journal has not stored the input yet. It may do so later.
     #[error(
         "the request to the run is not stored yet{}; look with get_run",
-        .trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default()
+        .blocked_reason.as_ref().map(|blocked_reason| format!(": {blocked_reason}")).unwrap_or_default()
     )]
     NotStored {
-        /// Reason why the run cannot continue, if known.
-        trouble: Option<String>,
+        /// Reason for which the run cannot continue, if known.
+        blocked_reason: Option<String>,
     },
 }

@@ -17,7 +17,7 @@ use crate::lookup::RunLookupError;
 use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
 
-/// Time limit of a driver for storing a proposal.
+/// Time limit for a driver to store a proposal.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum characters of a reason.
@@ -49,7 +49,7 @@ enum ProposalError {
     },
     /// Another patch already waits for a person.
     #[error(
-        "a patch of this run is proposed already, and a person decides about it first: gate {gate}; get_run with wait_seconds waits for it"
+        "a patch of this run is already proposed, and a person must decide about it first: gate {gate}; get_run with wait_seconds waits for it"
     )]
     Pending {
         /// Gate of the proposal.

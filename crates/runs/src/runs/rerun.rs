@@ -1,4 +1,4 @@
-//! Repetition of an ended run, as a whole or from a state on.
+//! Repetition of a finished run, as a whole or starting at a state.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ enum RerunError {
     /// The history of the run is unreadable.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The run has not ended.
-    #[error("run {0} has not ended; wait for its end, or cancel it")]
-    UnderWay(RunId),
+    /// The run has not finished.
+    #[error("run {0} has not finished; wait for its end, or cancel it")]
+    InProgress(RunId),
     /// The run is a function or a remote workflow, which has no states.
     #[error(
         "run {0} is a function or a remote workflow, which has no states; run it again as a whole, without from_state"
@@ -46,7 +46,7 @@ enum RerunError {
     #[error("the workflow beside 'again' must be a machine, because run {0} is one")]
     NoDefinition(RunId),
     /// An outer engine cannot take over a recorded part.
-    #[error("a run on Temporal begins at its first state; leave from_state out, or run it with --on sqlite")]
+    #[error("a run on Temporal begins at its first state; omit from_state, or run it with --on sqlite")]
     OnTemporal,
     /// Secrets of the run are no longer known.
     #[error("these values of the run were secret and are not recorded: {}; give them again as initial_variables", .0.join(", "))]
@@ -107,22 +107,22 @@ struct RecordedRun {
 }
 
 impl RecordedRun {
-    /// Returns whether a value of the start is hidden.
+    /// Returns true if a value of the start is hidden.
     fn start_hides(&self, value: &Value) -> bool {
         self.hides.first() == Some(&true) && is_hidden(value)
     }
 }
 
 impl Runs {
-    /// Repeats an ended run: as a whole, or from a state on with the results recorded before that state.
-    pub(super) async fn run_again(
+    /// Repeats a finished run: as a whole, or starting at a state with the results recorded before that state.
+    pub(super) async fn rerun(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
         request: RerunRequest,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        Box::pin(self.try_run_again(caller, verb, request, key)).await.map_err(|error| match error {
+        Box::pin(self.try_rerun(caller, verb, request, key)).await.map_err(|error| match error {
             RerunError::Refused(reply) => reply,
             error => {
                 let mut reply = not_started("execution_error", self.shared.secrets.masked(error.to_string()));
@@ -134,7 +134,7 @@ impl Runs {
         })
     }
 
-    async fn try_run_again(
+    async fn try_rerun(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
@@ -146,11 +146,11 @@ impl Runs {
             return self.repeat_call(caller, verb, &request, &earlier, key).await;
         }
         let recorded = self.read_recorded(&earlier).await?;
-        let (definition, source) = self.definition_again(caller, &verb, &earlier, &recorded).await?;
+        let (definition, source) = self.repeated_definition(caller, &verb, &earlier, &recorded).await?;
         let start = repeated_start(&verb, &recorded, request.from_state.is_some())?;
         let part = match &request.from_state {
             None => None,
-            Some(_) if !earlier.progress().state.is_over() => return Err(RerunError::UnderWay(earlier.id.clone())),
+            Some(_) if !earlier.progress().state.is_over() => return Err(RerunError::InProgress(earlier.id.clone())),
             Some(_) if verb.engine == Some(EngineKind::Temporal) => return Err(RerunError::OnTemporal),
             Some(state) => Some(self.part_before(state, &recorded, &definition, request.repeat_irreversible).await?),
         };
@@ -217,7 +217,7 @@ impl Runs {
     }
 
     /// Returns the definition that the request names, or the definition of the earlier run.
-    async fn definition_again(
+    async fn repeated_definition(
         &self,
         caller: &Arc<Caller>,
         verb: &RunWorkflow,

@@ -10,7 +10,7 @@ use steplatch_protocol::{CancelWorkflow, RunWorkflow};
 use crate::run::{Run, RunState};
 use crate::runs::Runs;
 
-/// Takes the secret answers of a run. Dropping it forgets them, and cancels a run that still waits.
+/// Takes the secret answers of a run. Dropping it discards them, and cancels a run that still waits.
 struct AnswerTaker {
     runs: Arc<Runs>,
     run: Arc<Run>,
@@ -41,7 +41,7 @@ impl Runs {
         let run = match self.start(caller, verb, None, None).await {
             Ok(run) => run,
             Err(reply) => {
-                tracing::warn!(error = reply.error, "a question of the daemon cannot be asked");
+                tracing::warn!(error = reply.error, "failed to ask a question of the daemon");
                 return None;
             }
         };

@@ -105,15 +105,15 @@ fn call_names_its_enclosing_call_by_number() {
         }
     };
     assert_eq!(outer_of(1), Some(2));
-    assert_eq!(outer_of(7), Some(ROOT), "an already closed call");
+    assert_eq!(outer_of(7), Some(ROOT), "the enclosing call has already closed");
 }
 
 #[test]
-fn dropped_call_ends_with_everything_below_it() {
+fn dropping_a_call_drops_its_descendants() {
     let state = state([called(1, node()), within(2, 1, sleep()), within(3, 2, sleep()), called(4, sleep())]);
     let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![], vec![1], vec![4]), false);
     assert_eq!(advance.dropped, [2, 3, 1]);
-    assert_eq!(abandoned(&advance.entries), [2, 3, 1], "the innermost are recorded before the call itself");
+    assert_eq!(abandoned(&advance.entries), [2, 3, 1], "the innermost calls are recorded first");
     assert_eq!(advance.closed, [1]);
 }
 
@@ -134,7 +134,7 @@ fn unawaited_call_is_dropped_only_after_a_replay() {
 }
 
 #[test]
-fn call_answered_after_a_replay_is_not_abandoned_too() {
+fn call_answered_after_a_replay_is_not_abandoned() {
     let state = state([called(1, gate()), called(2, sleep())]);
     let entries = [answered(1, 7)];
     let advance = state.advance(&run(), (ROOT, AT), &entries, waiting(vec![], vec![], vec![2]), true);
@@ -145,15 +145,19 @@ fn call_answered_after_a_replay_is_not_abandoned_too() {
 
 #[test]
 fn function_ends_with_its_result_or_exception() {
-    let ended = |end| {
+    let end_after = |end| {
         let progress = Progress { calls: vec![], abandoned: vec![], state: end };
         state([]).advance(&run(), (ROOT, AT), &[], Ok(progress), false).ended
     };
-    assert_eq!(ended(State::Completed(json!(7))), Some(Ok(json!(7))));
-    let Some(Err(raised)) = ended(State::Failed(failure(FailureKind::Raised, "no"))) else { panic!("it raised") };
+    assert_eq!(end_after(State::Completed(json!(7))), Some(Ok(json!(7))));
+    let Some(Err(raised)) = end_after(State::Failed(failure(FailureKind::Raised, "no"))) else {
+        panic!("the function raised no exception")
+    };
     assert_eq!(raised.error, "no");
-    let Some(Err(unnamed)) = ended(State::Failed(failure(FailureKind::Raised, ""))) else { panic!("it raised") };
-    assert_eq!(unnamed.error, "ValueError", "an exception without a text shows its name");
+    let Some(Err(unnamed)) = end_after(State::Failed(failure(FailureKind::Raised, ""))) else {
+        panic!("the function raised no exception")
+    };
+    assert_eq!(unnamed.error, "ValueError", "an exception without a message shows its name");
     let broken = RaisedError { error: "the worker ended".to_owned(), traceback: None };
     let advance = state([called(1, sleep())]).advance(&run(), (ROOT, AT), &[], Err(broken.clone()), true);
     assert_eq!((advance.ended, advance.entries.len()), (Some(Err(broken)), 0));
@@ -163,16 +167,16 @@ fn function_ends_with_its_result_or_exception() {
 fn end_of_the_root_cancels_its_open_gates_once() {
     let state = state([called(1, gate()), called(2, gate()), called(3, sleep())]);
     let closing = [Entry::Abandoned { at: AT, number: 1, asked: crate::function::entry::CallLabel::Gate }];
-    let entries = state.root_ended(&run(), AT, &closing, Ok(json!("done")));
+    let entries = state.root_end_entries(&run(), AT, &closing, Ok(json!("done")));
     assert_eq!(abandoned(&entries), [2]);
     assert_eq!(entries.last(), Some(&Entry::Completed { at: AT, result: json!("done") }));
     let failed = RaisedError { error: "no".to_owned(), traceback: Some("Traceback".to_owned()) };
-    let entries = state.root_ended(&run(), AT, &closing, Err(failed));
+    let entries = state.root_end_entries(&run(), AT, &closing, Err(failed));
     assert!(matches!(entries.last(), Some(Entry::Failed { traceback: Some(_), .. })));
 }
 
 #[test]
-fn answer_ends_the_calls_below_its_call() {
+fn answer_abandons_descendant_calls() {
     let state = state([called(1, node()), within(2, 1, gate()), within(3, 2, sleep())]);
     let below = state.abandon_below(&run(), 1, AT);
     assert_eq!((below.calls, abandoned(&below.entries)), (vec![2, 3], vec![2, 3]));
@@ -183,7 +187,7 @@ fn answer_ends_the_calls_below_its_call() {
 #[test]
 fn answer_names_its_limit_only_if_exceeded() {
     let state = state([called(1, node())]);
-    let open = state.open.get(1).unwrap_or_else(|| panic!("it is open"));
+    let open = state.open.get(1).unwrap_or_else(|| panic!("the call is open"));
     let limit = |is_timeout| match open.answered(&run(), (AT, 1), Answer::Value(Value::Null), None, is_timeout) {
         Entry::Answered { timeout, number: 1, .. } => timeout,
         other => panic!("{other:?}"),
@@ -194,36 +198,40 @@ fn answer_names_its_limit_only_if_exceeded() {
 #[test]
 fn waiting_child_is_recorded_once_while_its_call_is_open() {
     let mut state = state([called(1, child())]);
-    assert_eq!(state.child_changed(AT, 1, false), None);
+    assert_eq!(state.child_wait_entry(AT, 1, false), None);
     let waiting = Entry::ChildWaits { at: AT, number: 1 };
-    assert_eq!(state.child_changed(AT, 1, true), Some(waiting.clone()));
+    assert_eq!(state.child_wait_entry(AT, 1, true), Some(waiting.clone()));
     state.apply(&waiting);
-    assert_eq!(state.child_changed(AT, 1, true), None);
-    assert_eq!(state.child_changed(AT, 1, false), Some(Entry::ChildGoesOn { at: AT, number: 1 }));
-    assert_eq!(state.child_changed(AT, 2, true), None, "its call has closed");
+    assert_eq!(state.child_wait_entry(AT, 1, true), None);
+    assert_eq!(state.child_wait_entry(AT, 1, false), Some(Entry::ChildGoesOn { at: AT, number: 1 }));
+    assert_eq!(state.child_wait_entry(AT, 2, true), None, "the call has closed");
 }
 
 #[test]
-fn cancel_is_raised_where_the_function_waits() {
+fn cancel_is_raised_only_in_a_waiting_function() {
     let usual = CancelSituation { was_received_here: false, is_abandoned: false, is_function: true };
     let waiting = state([called(1, sleep())]);
     assert_eq!(waiting.cancelled(usual), CancelDecision::Raise);
     assert_eq!(waiting.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
     assert_eq!(waiting.cancelled(CancelSituation { is_abandoned: true, ..usual }), CancelDecision::EndNow);
-    assert_eq!(state([]).cancelled(usual), CancelDecision::EndNow, "it computes");
-    assert_eq!(state([paused(false)]).cancelled(usual), CancelDecision::Raise, "it waits to be resumed");
+    assert_eq!(state([]).cancelled(usual), CancelDecision::EndNow, "a computing function is not interrupted");
+    assert_eq!(state([paused(false)]).cancelled(usual), CancelDecision::Raise, "a paused function waits to be resumed");
 }
 
 #[test]
-fn second_cancel_ends_the_run_and_a_repeated_one_does_not() {
+fn second_cancel_ends_the_run_but_a_repetition_does_not() {
     let state = state([called(1, sleep()), cancelling()]);
-    let found = |was_received_here| CancelSituation { was_received_here, is_abandoned: false, is_function: true };
-    assert_eq!(state.cancelled(found(true)), CancelDecision::EndNow);
-    assert_eq!(state.cancelled(found(false)), CancelDecision::Ignore, "the last daemon recorded it");
+    let situation = |was_received_here| CancelSituation { was_received_here, is_abandoned: false, is_function: true };
+    assert_eq!(state.cancelled(situation(true)), CancelDecision::EndNow);
+    assert_eq!(
+        state.cancelled(situation(false)),
+        CancelDecision::Ignore,
+        "the last daemon already recorded the cancel"
+    );
 }
 
 #[test]
-fn cancelled_run_ends_cancelled_in_any_case() {
+fn cancelled_run_always_ends_cancelled() {
     let state = state([called(1, sleep()), cancelling()]);
     let reason = |end: Entry, raised| match state.with_cancelled_end(vec![end], raised).pop() {
         Some(Entry::Cancelled { reason, .. }) => reason,
@@ -231,10 +239,10 @@ fn cancelled_run_ends_cancelled_in_any_case() {
     };
     let failed = || Entry::Failed { at: AT, error: "no".to_owned(), traceback: None, result: None };
     assert_eq!(reason(Entry::Completed { at: AT, result: Value::Null }, None), "enough");
-    assert_eq!(reason(failed(), None), "enough", "its time limit is not a failure of the function");
+    assert_eq!(reason(failed(), None), "enough", "a time limit is not a failure of the function");
     assert_eq!(reason(failed(), Some(FailureKind::Cancelled)), "enough");
     let reported = reason(failed(), Some(FailureKind::Raised));
-    assert_eq!(reported, "enough; its function failed when it was told: no");
+    assert_eq!(reported, "enough; its function failed during the cancellation: no");
 }
 
 #[test]
@@ -249,41 +257,44 @@ fn function_raising_the_cancel_itself_ends_cancelled() {
 }
 
 #[test]
-fn pausing_and_resuming_count_only_if_they_change_something() {
+fn redundant_pause_and_resume_have_no_effect() {
     let pause = |above| Input::Pause { by: "you".to_owned(), above };
     let resume = |above| Input::Resume { by: "you".to_owned(), above };
-    let has_effect = |entries: Vec<Entry>, input| state(entries).event_of(&run(), input).is_some();
+    let has_effect = |entries: Vec<Entry>, input| state(entries).event_for_input(&run(), input).is_some();
     assert!(has_effect(vec![], pause(false)));
     assert!(!has_effect(vec![paused(false)], pause(false)));
     assert!(!has_effect(vec![cancelling()], pause(false)), "a cancelled run is not paused");
     assert!(has_effect(vec![paused(false)], resume(false)));
     assert!(!has_effect(vec![], resume(false)));
-    assert!(!has_effect(vec![paused(false)], resume(true)), "it was paused directly");
+    assert!(!has_effect(vec![paused(false)], resume(true)), "a directly paused run does not resume with its parent");
     assert!(has_effect(vec![paused(true)], resume(true)));
 }
 
 #[test]
-fn answer_counts_only_for_an_open_gate_of_this_run() {
+fn only_an_open_gate_of_this_run_accepts_an_answer() {
     let state = state([called(1, gate()), called(2, sleep())]);
-    let gate_of = |run: &RunId, number| step(run, number).unwrap_or_else(|| panic!("a small number"));
+    let gate_of = |run: &RunId, number| step(run, number).unwrap_or_else(|| panic!("the number is small"));
     let answer = |step| Input::GateAnswered { step, choice: "yes".to_owned(), by: By::default() };
-    let event = state.event_of(&run(), answer(gate_of(&run(), 1)));
+    let event = state.event_for_input(&run(), answer(gate_of(&run(), 1)));
     let Some(FunctionEvent::Outcome { number: 1, outcome: CallOutcome::Answer(Answer::Value(value)), by: Some(_) }) =
         event
     else {
-        panic!("an answer")
+        panic!("no answer")
     };
     assert_eq!(value, "yes");
-    assert!(state.event_of(&run(), answer(gate_of(&run(), 2))).is_none(), "no gate");
-    assert!(state.event_of(&run(), answer(gate_of(&run(), 3))).is_none(), "not open");
-    assert!(state.event_of(&run(), answer(gate_of(&RunId::random(), 1))).is_none(), "another run's");
+    assert!(state.event_for_input(&run(), answer(gate_of(&run(), 2))).is_none(), "the call is no gate");
+    assert!(state.event_for_input(&run(), answer(gate_of(&run(), 3))).is_none(), "the gate is not open");
+    assert!(
+        state.event_for_input(&run(), answer(gate_of(&RunId::random(), 1))).is_none(),
+        "the gate belongs to another run"
+    );
 }
 
 #[test]
 fn function_receives_no_machine_inputs() {
-    let step = step(&run(), 1).unwrap_or_else(|| panic!("a small number"));
+    let step = step(&run(), 1).unwrap_or_else(|| panic!("the number is small"));
     let screen = Input::ScreenRead { step, session_id: "t".to_owned(), screen: None };
-    assert!(state([called(1, gate())]).event_of(&run(), screen).is_none());
+    assert!(state([called(1, gate())]).event_for_input(&run(), screen).is_none());
 }
 
 fn answered(number: u64, value: u64) -> Entry {
@@ -297,16 +308,16 @@ fn function_history_has_its_calls_and_received_answers() {
     let entries = [called(1, sleep()), called(2, node()), other.clone(), answered(3, 30), answered(1, 10)];
     let FunctionSteps { steps, deferred: held } =
         FunctionSteps::from_entries(ROOT, entries.clone(), Some(Step::Cancelled));
-    let own = [
+    let own_steps = [
         Step::Called(call_of(1, sleep())),
         Step::Called(call_of(2, node())),
         Step::Answered { ordinal: 1, answer: Answer::Value(10.into()) },
         Step::Cancelled,
     ];
-    assert_eq!((steps.as_slice(), held.len()), (own.as_slice(), 0));
-    let of_other = FunctionSteps::from_entries(2, entries, None).steps;
+    assert_eq!((steps.as_slice(), held.len()), (own_steps.as_slice(), 0));
+    let other_steps = FunctionSteps::from_entries(2, entries, None).steps;
     assert_eq!(
-        of_other,
+        other_steps,
         [Step::Called(call_of(1, sleep())), Step::Answered { ordinal: 1, answer: Answer::Value(30.into()) }]
     );
 }
@@ -314,15 +325,20 @@ fn function_history_has_its_calls_and_received_answers() {
 #[test]
 fn answers_during_a_pause_are_held_until_delivered() {
     let resumed = Entry::Resumed { at: AT, by: "you".to_owned() };
-    let told = |number| Entry::Told { at: AT, number };
+    let delivered = |number| Entry::Told { at: AT, number };
     let calls = || vec![called(1, sleep()), called(2, sleep()), paused(false), answered(2, 20), answered(1, 10)];
-    let of = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
-    let held = |steps: &FunctionSteps| steps.deferred.iter().map(|held| held.ordinal).collect::<Vec<_>>();
-    assert_eq!(held(&of(vec![])), [2, 1], "in the order in which they arrived");
-    assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before delivering them");
-    let half = of(vec![resumed.clone(), told(2)]);
-    assert_eq!(held(&half), [1]);
+    let steps_after = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
+    let held_ordinals =
+        |steps: &FunctionSteps| steps.deferred.iter().map(|held_ordinals| held_ordinals.ordinal).collect::<Vec<_>>();
+    assert_eq!(held_ordinals(&steps_after(vec![])), [2, 1], "answers are held in the order of arrival");
+    assert_eq!(
+        held_ordinals(&steps_after(vec![resumed.clone()])),
+        [2, 1],
+        "the daemon may have stopped before delivering them"
+    );
+    let half = steps_after(vec![resumed.clone(), delivered(2)]);
+    assert_eq!(held_ordinals(&half), [1]);
     assert_eq!(half.steps.last(), Some(&Step::Answered { ordinal: 2, answer: Answer::Value(20.into()) }));
-    let interrupted = of(vec![Entry::Interrupted { at: AT }]);
-    assert_eq!((held(&interrupted), interrupted.steps.last()), (vec![], Some(&Step::Cancelled)));
+    let interrupted = steps_after(vec![Entry::Interrupted { at: AT }]);
+    assert_eq!((held_ordinals(&interrupted), interrupted.steps.last()), (vec![], Some(&Step::Cancelled)));
 }

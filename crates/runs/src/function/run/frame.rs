@@ -181,7 +181,7 @@ impl FunctionRun {
         ended: Result<Value, RaisedError>,
     ) -> bool {
         if number == ROOT {
-            entries.extend(self.folded.root_ended(&self.recorder.run.id, at, &entries, ended));
+            entries.extend(self.folded.root_end_entries(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
         // Calls that the function did not await are recorded, but stay unanswered.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::child::ABANDONED_REASON;
 use crate::engine::{Attempt, Handled, RunKind as _};
-use crate::function::calls::{CallTarget, child_of, child_step};
+use crate::function::calls::{CallTarget, child_run_id, child_step};
 use crate::function::child;
 use crate::function::entry::{CallLabel, Entry};
 use crate::function::outer_work::OuterWork;
@@ -62,7 +62,7 @@ impl FunctionRun {
     pub(in crate::function) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Started(started) => {
-                self.set_error(started.err());
+                self.set_blocked_reason(started.err());
                 true
             }
             MirrorMessage::Lost(how) => {
@@ -70,7 +70,7 @@ impl FunctionRun {
                 self.cancel_at_once(self.recorder.shared.clock.now(), reason).await
             }
             MirrorMessage::Task(task, reply) => {
-                self.set_error(None);
+                self.set_blocked_reason(None);
                 self.take_task(task, reply).await
             }
             // A function receives no events from the engine. Dropping the reply reports that.
@@ -138,7 +138,7 @@ impl FunctionRun {
                 None
             }
             FunctionInput::Passed { input } => {
-                let event = self.folded.event_of(&self.recorder.run.id, (*input).clone());
+                let event = self.folded.event_for_input(&self.recorder.run.id, (*input).clone());
                 if event.is_some()
                     && let Some(passed) = self.passed_input.as_mut().filter(|passed| passed.input == *input)
                 {
@@ -201,7 +201,7 @@ impl FunctionRun {
             }
             Input::Cancel { reason } => {
                 if !shared.outer.cancel(&run, reason.clone()) {
-                    self.set_error(Some(NOT_SERVED.to_owned()));
+                    self.set_blocked_reason(Some(NOT_SERVED.to_owned()));
                 }
                 return Handled::Unanswered;
             }
@@ -209,7 +209,7 @@ impl FunctionRun {
             // All other inputs come from the engine.
             _ => return Handled::Ignored,
         }
-        if self.folded.event_of(&run, input.clone()).is_none() {
+        if self.folded.event_for_input(&run, input.clone()).is_none() {
             return Handled::Ignored;
         }
         // The key is the same for an answer that is repeated because its first reply was lost, and new for the next
@@ -229,8 +229,8 @@ impl FunctionRun {
                 end = &mut delivery => break match end {
                     InputEnd::Taken { .. } => Handled::Recorded,
                     InputEnd::Ignored => Handled::Ignored,
-                    InputEnd::Unknown(trouble) => {
-                        self.set_error(Some(trouble));
+                    InputEnd::Unknown(blocked_reason) => {
+                        self.set_blocked_reason(Some(blocked_reason));
                         Handled::Unanswered
                     }
                 },
@@ -253,7 +253,7 @@ impl FunctionRun {
         };
         let open = self.folded.open.iter().filter(|(_, open)| starts_run(&open.target));
         let children =
-            open.filter_map(|(number, _)| self.recorder.shared.driven(&child_of(&self.recorder.run.id, number)));
+            open.filter_map(|(number, _)| self.recorder.shared.driven(&child_run_id(&self.recorder.run.id, number)));
         let children: Vec<_> = children.collect();
         async move {
             for child in &children {
@@ -269,8 +269,8 @@ impl FunctionRun {
         }
     }
 
-    fn set_error(&mut self, trouble: Option<String>) {
-        if Mirror::set_error(&mut self.mirror, trouble) {
+    fn set_blocked_reason(&mut self, blocked_reason: Option<String>) {
+        if Mirror::set_blocked_reason(&mut self.mirror, blocked_reason) {
             self.publish();
         }
     }
@@ -332,7 +332,7 @@ impl FunctionRun {
             let limit = timeout.unwrap_or_default();
             return Some(CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s")));
         }
-        let (shared, id) = (&self.recorder.shared, child_of(&self.recorder.run.id, number));
+        let (shared, id) = (&self.recorder.shared, child_run_id(&self.recorder.run.id, number));
         let failed = |error: String| {
             let message = format!("Workflow '{workflow}' ({id}) {error}");
             Some(CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message }))
@@ -356,8 +356,8 @@ impl FunctionRun {
     /// Returns the time until a limit of the run expires: its working time, or the cleanup after a cancel.
     fn deadline(&self) -> Option<Duration> {
         let now = self.recorder.shared.clock.now();
-        let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
-        let next = out_of_time.into_iter().chain(self.cancel_progress.cleanup_deadline).min();
+        let run_deadline = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
+        let next = run_deadline.into_iter().chain(self.cancel_progress.cleanup_deadline).min();
         next.map(|at| at.since(now))
     }
 
@@ -365,10 +365,10 @@ impl FunctionRun {
     fn expired_limit(&self) -> Option<FunctionEvent> {
         let now = self.recorder.shared.clock.now().after(TIMER_TOLERANCE);
         if self.cancel_progress.cleanup_deadline.is_some_and(|at| at <= now) {
-            return Some(FunctionEvent::CleanedUpTooLong);
+            return Some(FunctionEvent::CleanupTimedOut);
         }
-        let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
-        out_of_time.is_some_and(|at| at <= now).then_some(FunctionEvent::OutOfTime)
+        let run_deadline = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
+        run_deadline.is_some_and(|at| at <= now).then_some(FunctionEvent::TimedOut)
     }
 
     /// Returns the limit of a run on Temporal that this one exceeds, and a remedy.

@@ -491,7 +491,7 @@ const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Ends this process if the daemon has not stopped in time.
 fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
-    end_after(STOP_TIMEOUT, async move { stopper.stopped().await }, || {
+    end_after(STOP_TIMEOUT, async move { stopper.wait_until_stopped().await }, || {
         std::thread::spawn(|| {
             tracing::error!(
                 "the daemon did not end within {} s and is killed; the next one finds the remaining terminals and runs",

@@ -5,7 +5,7 @@
 //! alternate, so that a slowing disk affects all of them; the median of the rounds counts. The runs are machines in a
 //! daemon in this process whose states do nothing, so the benchmark measures the engine. Prints a table;
 //! `STEPLATCH_BENCH_FOLDER` chooses the disk.
-#![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
+#![allow(clippy::print_stdout, reason = "printing the figures is the purpose of this program")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use steplatch_testkit::TestDaemon;
 
 const ROUNDS: usize = 5;
 const STEPS: u64 = 1_000;
-const AT_ONCE: u64 = 200;
+const PARALLEL_RUNS: u64 = 200;
 const RUNS: u64 = 1_000;
-const STEPS_OF_A_RUN: u64 = 5;
-const LONG: u64 = 100_000;
-const LISTED: u64 = 10_000;
+const STEPS_PER_RUN: u64 = 5;
+const LONG_HISTORY_ENTRIES: u64 = 100_000;
+const LISTED_RUNS: u64 = 10_000;
 
-/// Approximate text of the end of a state in a history.
+/// Text similar to the final entry of a state in a history.
 fn text(step: u64) -> String {
     let screen = "$ make check; echo $?\nall 42 tests passed\n0\n$ ".repeat(6);
     format!(
@@ -43,85 +43,92 @@ fn summary(step: u64, last: u64) -> Summary {
     }
 }
 
-fn folder() -> tempfile::TempDir {
+fn bench_directory() -> tempfile::TempDir {
     let parent = std::env::var_os("STEPLATCH_BENCH_FOLDER").map_or_else(std::env::temp_dir, PathBuf::from);
-    tempfile::tempdir_in(parent).expect("a folder to measure in")
+    tempfile::tempdir_in(parent).expect("a temporary directory is created")
 }
 
 #[tokio::main]
 async fn main() {
-    let folder = folder();
-    let daemon = TestDaemon::in_folder(self::folder()).await;
+    let bench_directory = bench_directory();
+    let daemon = TestDaemon::in_folder(self::bench_directory()).await;
     let journal = Arc::new(
-        SqliteJournal::open(&folder.path().join("journal.db"), &SqliteOptions::default()).expect("a new journal"),
+        SqliteJournal::open(&bench_directory.path().join("journal.db"), &SqliteOptions::default())
+            .expect("the journal is created"),
     );
-    let bare = bare(&folder.path().join("bare.db")).expect("a new database");
+    let bare_database = bare_database(&bench_directory.path().join("bare.db")).expect("the database is created");
 
     let (mut loops, mut steps, mut runs) = (Vec::new(), Vec::new(), Vec::new());
     let (mut machine_steps, mut machine_runs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        loops.push(rate(STEPS, Instant::now(), || insert_and_commit(&bare)));
+        loops.push(rate(STEPS, Instant::now(), || insert_and_commit(&bare_database)));
         let began = Instant::now();
-        one_run(&journal, STEPS).await;
+        append_run(&journal, STEPS).await;
         steps.push(per_second(STEPS, began));
         let began = Instant::now();
-        many_runs(&journal).await;
+        append_runs(&journal).await;
         runs.push(per_second(RUNS, began));
         let began = Instant::now();
-        machine(daemon.client(), STEPS).await;
+        run_long_machine(daemon.client(), STEPS).await;
         machine_steps.push(per_second(STEPS, began));
         let began = Instant::now();
-        many_machines(daemon.client()).await;
+        run_machines(daemon.client()).await;
         machine_runs.push(per_second(RUNS, began));
     }
     let (machine_steps, machine_runs) = (median(machine_steps), median(machine_runs));
     let (loops, steps, runs) = (median(loops), median(steps), median(runs));
-    let bare_runs = loops / STEPS_OF_A_RUN as f64;
+    let bare_runs = loops / STEPS_PER_RUN as f64;
     println!("| {:<36} |    ours | bare loop | ratio | target |", "durable, on SQLite");
     println!("| {:-<36} | ------: | --------: | ----: | ------ |", "");
-    beside("one run: steps/s".to_owned(), machine_steps, loops);
-    beside(format!("{AT_ONCE} at once: runs/s of {STEPS_OF_A_RUN} steps"), machine_runs, bare_runs);
-    beside("journal alone, one run: steps/s".to_owned(), steps, loops);
-    beside(format!("journal alone, {AT_ONCE} at once: runs/s"), runs, bare_runs);
+    print_comparison("one run: steps/s".to_owned(), machine_steps, loops);
+    print_comparison(format!("{PARALLEL_RUNS} at once: runs/s of {STEPS_PER_RUN} steps"), machine_runs, bare_runs);
+    print_comparison("journal alone, one run: steps/s".to_owned(), steps, loops);
+    print_comparison(format!("journal alone, {PARALLEL_RUNS} at once: runs/s"), runs, bare_runs);
 
     let long = RunId::random();
-    journal.append(&long, 0, 1, (1..=LONG).map(text).collect()).await.expect("a long history");
+    journal
+        .append(&long, 0, 1, (1..=LONG_HISTORY_ENTRIES).map(text).collect())
+        .await
+        .expect("the long history is appended");
     let began = Instant::now();
-    let read = journal.read(&long, 1).await.expect("a history that is whole").len();
-    alone(format!("{read} entries read (ms)"), began, "≤ 1000");
+    let read = journal.read(&long, 1).await.expect("the history is complete").len();
+    print_time(format!("{read} entries read (ms)"), began, "≤ 1000");
 
-    for first in (0..LISTED).step_by(500) {
+    for first in (0..LISTED_RUNS).step_by(500) {
         let some = (first..first + 500).map(|_| {
             let begin = Append::new(RunId::random(), 0, 1, vec![text(1)]).with_summary(summary(1, 1));
             let journal = journal.clone();
-            tokio::spawn(async move { journal.write(begin).await.expect("a first entry") })
+            tokio::spawn(async move { journal.write(begin).await.expect("the first entry is appended") })
         });
         for one in some.collect::<Vec<_>>() {
-            one.await.expect("a task that ends");
+            one.await.expect("the task completes");
         }
     }
-    let limit = usize::try_from(LISTED).ok();
+    let limit = usize::try_from(LISTED_RUNS).ok();
     let began = Instant::now();
-    let listed = journal.runs(RunFilter { limit, ..RunFilter::default() }).await.expect("a list").len();
-    alone(format!("{listed} runs listed (ms)"), began, "–");
+    let listed = journal.runs(RunFilter { limit, ..RunFilter::default() }).await.expect("the runs are listed").len();
+    print_time(format!("{listed} runs listed (ms)"), began, "–");
     let began = Instant::now();
-    let gone =
-        journal.forget_finished(Retention { keep: 500, finished_since: None }).await.expect("runs that end").len();
-    alone(format!("{gone} finished runs forgotten (ms)"), began, "–");
+    let removed_count = journal
+        .forget_finished(Retention { keep: 500, finished_since: None })
+        .await
+        .expect("finished runs are removed")
+        .len();
+    print_time(format!("{removed_count} finished runs deleted (ms)"), began, "–");
 }
 
-/// Prints a row of two figures and their ratio.
-fn beside(what: String, journal: f64, bare: f64) {
+/// Prints a row with two figures and their ratio.
+fn print_comparison(what: String, journal: f64, bare: f64) {
     println!("| {what:<36} | {journal:>7.0} | {bare:>9.0} | {:>5.2} | ≥ 0.5  |", journal / bare);
 }
 
-/// Prints a row of a time without a counterpart in the bare loop.
-fn alone(what: String, began: Instant, target: &str) {
+/// Prints a row with a time that has no counterpart in the bare loop.
+fn print_time(what: String, began: Instant, target: &str) {
     println!("| {what:<36} | {:>7.0} | {:>9} | {:>5} | {target:<6} |", began.elapsed().as_secs_f64() * 1e3, "–", "–");
 }
 
-/// A database with the settings of the journal, but without its logic.
-fn bare(path: &Path) -> rusqlite::Result<Connection> {
+/// Creates a database with the settings of the journal, but without its logic.
+fn bare_database(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -131,31 +138,32 @@ fn bare(path: &Path) -> rusqlite::Result<Connection> {
 
 fn insert_and_commit(connection: &Connection) {
     for step in 1..=STEPS {
-        let mut insert = connection.prepare_cached("INSERT INTO entries (text) VALUES (?1)").expect("a statement");
-        insert.execute([text(step)]).expect("a row and its commit");
+        let mut insert =
+            connection.prepare_cached("INSERT INTO entries (text) VALUES (?1)").expect("the statement is prepared");
+        insert.execute([text(step)]).expect("the row is committed");
     }
 }
 
-async fn one_run(journal: &SqliteJournal, steps: u64) {
+async fn append_run(journal: &SqliteJournal, steps: u64) {
     let run = RunId::random();
     for step in 1..=steps {
         let append = Append::new(run.clone(), step - 1, 1, vec![text(step)]).with_summary(summary(step, steps));
-        journal.write(append).await.expect("a step");
+        journal.write(append).await.expect("the step is appended");
     }
 }
 
-/// Runs of some steps, with enough of them in parallel that the next one starts whenever one ends.
-async fn many_runs(journal: &Arc<SqliteJournal>) {
-    let lanes = (0..AT_ONCE).map(|_| {
+/// Appends many runs of some steps, a constant number of them in parallel.
+async fn append_runs(journal: &Arc<SqliteJournal>) {
+    let tasks = (0..PARALLEL_RUNS).map(|_| {
         let journal = journal.clone();
         tokio::spawn(async move {
-            for _ in 0..RUNS / AT_ONCE {
-                one_run(&journal, STEPS_OF_A_RUN).await;
+            for _ in 0..RUNS / PARALLEL_RUNS {
+                append_run(&journal, STEPS_PER_RUN).await;
             }
         })
     });
-    for lane in lanes.collect::<Vec<_>>() {
-        lane.await.expect("a task that ends");
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("the task completes");
     }
 }
 
@@ -171,7 +179,7 @@ fn definition(steps: u64) -> Value {
 }
 
 /// Runs one machine that alternates between two states until it has executed as many as a run may.
-async fn machine(client: &Client, steps: u64) {
+async fn run_long_machine(client: &Client, steps: u64) {
     let state = |next: &str| {
         let transitions = json!([{"condition": "success", "next_state": next}]);
         json!({"action": {"tool": "sleep", "params": {"seconds": 0}}, "transitions": transitions})
@@ -180,12 +188,12 @@ async fn machine(client: &Client, steps: u64) {
         workflow_definition: Some(
             json!({"initial_state": "tick", "states": {"tick": state("tock"), "tock": state("tick")}}),
         ),
-        max_states: Some(u32::try_from(steps).expect("as many as a run may have")),
+        max_states: Some(u32::try_from(steps).expect("the number of states is within the limit")),
         wait_seconds: Some(120.0),
         save_on_success: false,
         ..RunWorkflow::default()
     };
-    let reply = client.call(verb).await.expect("an answer");
+    let reply = client.call(verb).await.expect("the daemon replies");
     assert_eq!(u64::from(reply.states_executed), steps, "{:?}", reply.error);
 }
 
@@ -196,22 +204,22 @@ async fn run_machine(client: &Client, steps: u64) {
         save_on_success: false,
         ..RunWorkflow::default()
     };
-    let reply = client.call(verb).await.expect("an answer");
+    let reply = client.call(verb).await.expect("the daemon replies");
     assert_eq!((reply.status.as_str(), u64::from(reply.states_executed)), ("completed", steps), "{:?}", reply.error);
 }
 
-/// As [`many_runs`], as machines.
-async fn many_machines(client: &Client) {
-    let lanes = (0..AT_ONCE).map(|_| {
+/// Executes the runs of [`append_runs`] as machines.
+async fn run_machines(client: &Client) {
+    let tasks = (0..PARALLEL_RUNS).map(|_| {
         let client = client.clone();
         tokio::spawn(async move {
-            for _ in 0..RUNS / AT_ONCE {
-                run_machine(&client, STEPS_OF_A_RUN).await;
+            for _ in 0..RUNS / PARALLEL_RUNS {
+                run_machine(&client, STEPS_PER_RUN).await;
             }
         })
     });
-    for lane in lanes.collect::<Vec<_>>() {
-        lane.await.expect("a task that ends");
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("the task completes");
     }
 }
 

@@ -16,7 +16,7 @@ use steplatch_runs::RunListener;
 use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
-/// Time to collect changes before sending them.
+/// Time for which changes are collected before they are sent.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// All subscribers. Cheap to clone.
@@ -103,7 +103,7 @@ impl RunListener for ChangeHub {
 pub(crate) struct Subscription(Arc<Subscriber>);
 
 impl Subscription {
-    /// Waits for changes, and returns those of a short interval. Cancellation-safe.
+    /// Waits for changes, and returns those of a short interval. Cancel-safe.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
             self.0.has_changes.notified().await;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn repeated_changes_are_reported_once_and_none_is_lost() {
+    async fn repeated_changes_are_reported_once() {
         let changes = ChangeHub::default();
         changes.tools();
         let watching = changes.watch();
@@ -142,6 +142,6 @@ mod tests {
         assert_eq!(watching.next().await, [Change::Tools]);
         drop(watching);
         changes.tools();
-        assert_eq!(changes.state.subscriber_count.load(Ordering::Acquire), 0, "a disconnected watcher is forgotten");
+        assert_eq!(changes.state.subscriber_count.load(Ordering::Acquire), 0, "a dropped subscription is removed");
     }
 }

@@ -19,11 +19,11 @@ pub struct Configuration {
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
-    /// Other machines for terminals.
+    /// Remote hosts for terminals.
     pub hosts: Vec<RemoteHostConfig>,
-    /// The weakest accepted proof of a person at gates for people.
+    /// Weakest accepted proof of a person, at gates for people.
     pub gate_proof: Proof,
-    /// Minutes that a tab of the page may keep the approver's passphrase; 0 disables keeping.
+    /// Minutes for which a tab of the page may keep the approver's passphrase; 0 disables this.
     pub remember_minutes: u64,
     /// True if pagers and editors open in shells for one command.
     pub command_pagers: bool,
@@ -100,7 +100,7 @@ pub(crate) fn follow_gate_proof(configuration: Receiver<Configuration>, approver
     );
 }
 
-/// Applies the other machines of the configuration, now and whenever they change.
+/// Applies the remote hosts of the configuration, now and whenever they change.
 pub(crate) fn follow_hosts(configuration: Receiver<Configuration>, hosts: Hosts) {
     follow(
         configuration,

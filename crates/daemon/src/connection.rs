@@ -1,4 +1,4 @@
-//! The connection of one client, a line for each message.
+//! The connection of one client, with one line per message.
 //!
 //! Every command runs in a separate task, so a long wait does not delay a short command. The outgoing queue is bounded:
 //! a client that does not read slows down only its own events and commands (`backlog.rs`).
@@ -20,9 +20,8 @@ use crate::dispatcher::Dispatcher;
 /// The commands in progress of a connection.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
-/// Serves one client until it disconnects or the daemon ends.
-///
-/// `standing`: whether the client's process counts as a person.
+/// Serves one client until it disconnects or the daemon stops.
+/// `standing` tells if the client's process counts as a person.
 pub(crate) async fn serve(
     service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -34,7 +33,7 @@ pub(crate) async fn serve(
     let in_flight = InFlight::default();
     tokio::select! {
         () = read_messages(&service, reading, sink.clone(), &in_flight, standing) => {}
-        _ = service.stopped() => {}
+        _ = service.wait_until_stopped() => {}
     }
     // The client's waits end with its connection; runs do not.
     for (_, command) in in_flight.lock().drain() {
@@ -60,7 +59,7 @@ async fn read_messages(
             Ok(Some(line)) => line,
             Ok(None) => return,
             Err(error) => {
-                tracing::debug!(%error, "a connection broke");
+                tracing::debug!(%error, "a connection failed");
                 return;
             }
         };
@@ -124,7 +123,7 @@ struct Task {
 fn spawn_command(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
     // Box the command: a task reserves memory for all moved values, and thousands of commands may wait at once.
     let command = Box::new(command);
-    let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
+    let (service, caller, in_flight_commands) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
     // Hold the lock until the task is registered, so that it cannot end earlier.
     let mut tasks = in_flight.lock();
@@ -135,15 +134,15 @@ fn spawn_command(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Comma
         let Task { request_id, sessions, warnings, sink, step, is_repeated, turn: _turn } = task;
         let _repeated = step.as_ref().filter(|_| is_repeated).map(|step| service.record_repeated(step));
         let (answer, following) = match Box::pin(service.check_session(&caller, &sessions)).await {
-            Some(refused) => (refused, None),
+            Some(reply) => (reply, None),
             None => service.answer(&caller, command, step).await,
         };
-        // Ignore an error: later work ends by itself without a client.
+        // Ignore an error: later work stops on its own without a client.
         let _ = sink.send(&result_message(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
             Box::pin(following.forward(&request_id, &sink)).await;
         }
-        done.lock().remove(&name);
+        in_flight_commands.lock().remove(&name);
     });
     tasks.insert(key, running.abort_handle());
 }

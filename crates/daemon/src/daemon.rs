@@ -52,11 +52,11 @@ pub struct Options {
 pub struct Substitutes {
     /// The journal of runs, instead of the file in the state directory.
     pub journal: Option<Arc<dyn Journal>>,
-    /// The transport to other machines, instead of OpenSSH.
+    /// The transport to remote hosts, instead of OpenSSH.
     pub transport: Option<Arc<dyn Transport>>,
 }
 
-/// Reason that a daemon did not start.
+/// Reason for which a daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another daemon owns the state.
@@ -65,7 +65,7 @@ pub enum StartError {
     /// A directory is accessible to other users.
     #[error(transparent)]
     Folder(#[from] NotPrivate),
-    /// The path of the socket is longer than sockets allow.
+    /// The path of the socket exceeds the system's limit.
     #[error(
         "the path of the socket is too long for the system ({length} bytes): '{path}'; set XDG_RUNTIME_DIR to a directory with a shorter path"
     )]
@@ -111,7 +111,7 @@ fn error_with_causes(error: &dyn std::error::Error) -> String {
     format!("{error}{}", causes.collect::<String>())
 }
 
-/// Maximum length of the path of a socket, see unix(7).
+/// Maximum length of a socket path, in bytes; see unix(7).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// A running daemon.
@@ -188,10 +188,10 @@ impl Daemon {
         let own_processes = OwnProcesses::new(hosts.clone(), is_separate);
         let (early_hosts, mut joined_group) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
-            // Ignore an error: the thread has ended after its attempt.
+            // Ignore an error: the thread has finished its attempt.
             let _ = joined_group.wait_for(|joined| *joined).await;
             if let Err(error) = early_hosts.prepare().await {
-                tracing::warn!(%error, "no terminal host could be started; the next terminal starts one");
+                tracing::warn!(%error, "failed to start a terminal host; the next terminal starts one");
             }
         });
         let parts = DispatcherParts {
@@ -243,10 +243,10 @@ impl Daemon {
                             let standing = Standing::for_process(peer.uid(), handle, self.own_processes.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
-                        peer => tracing::warn!(?peer, "a connection of another user was refused"),
+                        peer => tracing::warn!(?peer, "refused a connection of another user"),
                     },
                     Err(error) if is_temporary(&error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
+                        tracing::warn!(%error, "failed to accept a connection");
                         // Descriptors are exhausted: wait until some are closed.
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
@@ -254,12 +254,12 @@ impl Daemon {
                 },
                 () = self.service.listen_again.notified() => match listen(&self.service.place) {
                     Ok(listener) => self.listener = listener,
-                    Err(error) => tracing::warn!(%error, "the socket cannot be created again"),
+                    Err(error) => tracing::warn!(%error, "failed to recreate the socket"),
                 },
-                mode = self.service.stopped() => break mode,
+                mode = self.service.wait_until_stopped() => break mode,
                 lost = self.lock.wait_until_lost(&mut self.lock_watch) => {
                     let state = self.service.place.state().display();
-                    tracing::error!(%state, "the state directory was removed or replaced, so this daemon ends; its \
+                    tracing::error!(%state, "the state directory was removed or replaced, so this daemon stops; its \
                                              terminals stay open");
                     // The socket in a recreated directory may belong to another daemon.
                     break if lost == LockFileState::Replaced { ShutdownMode::GiveWay } else { ShutdownMode::KeepTerminals };
@@ -276,12 +276,12 @@ impl Daemon {
 }
 
 /// Returns the process that opened a connection, with a handle that refers to no later process with its id. `None` if
-/// it has ended.
+/// it has exited.
 fn process_handle(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd)> {
     let pid = pid?;
     let handle = match sockopt::PeerPidfd.get(stream) {
         Ok(handle) => handle,
-        // A kernel before 6.5 does not report it. The process may have ended since, and another one may have its id.
+        // A kernel before 6.5 does not report it. The process may have exited since, and another one may have its id.
         Err(Errno::ENOPROTOOPT) => pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?,
         Err(_) => return None,
     };
@@ -296,7 +296,7 @@ fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
     if length > MAX_SOCKET_PATH_BYTES {
         return Err(StartError::SocketPath { path: socket.display().to_string(), length });
     }
-    // The daemon that created the socket has ended, since otherwise it would hold the lock.
+    // The daemon that created the socket has exited, since otherwise it would hold the lock.
     match std::fs::remove_file(&socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -320,18 +320,18 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Makes the daemon create a removed socket again.
+    /// Makes the daemon recreate a removed socket.
     pub fn listen_again(&self) {
         self.listen_again.notify_one();
     }
 
-    /// Waits for the request to end the daemon.
-    pub async fn stopped(&self) {
-        // An unreachable daemon has ended.
+    /// Waits until a request to stop the daemon arrives.
+    pub async fn wait_until_stopped(&self) {
+        // An unreachable daemon has stopped.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Requests the end of the daemon.
+    /// Requests the daemon to stop.
     pub fn stop(&self, mode: ShutdownMode) {
         self.stop.send_replace(Some(mode));
     }
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_damaged_journal_is_moved_away() {
+    fn only_a_damaged_journal_is_to_be_moved() {
         let advice = |cause: StorageError| journal_advice(&OpenError::Storage { path: PathBuf::new(), cause });
         let cause = || Box::new(io::Error::other("x"));
         assert!(advice(StorageError::Damaged(cause())).contains("move the file:"));

@@ -68,14 +68,14 @@ pub(crate) enum ReplyStream {
     Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
     Engine(WorkerRequests),
-    /// The daemon ends, and disconnects every client without a reply.
+    /// The daemon stops, and disconnects every client without a reply.
     Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
 }
 
 impl ReplyStream {
     /// Sends events to the client of command `request_id`, until there are no more or the client disconnects.
     pub(crate) async fn forward(self, request_id: &Value, sink: &EventSink) {
-        // An error means that the connection has ended, so no client is left to notify.
+        // An error means that the connection has closed, so no client is left to notify.
         let _ = match self {
             Self::Run(events) => events.forward(request_id, sink).await,
             Self::Terminal(events) => events.forward(request_id, sink).await,
@@ -121,7 +121,7 @@ pub(crate) struct DispatcherParts {
     pub(crate) place: DaemonPaths,
     /// The terminal hosts.
     pub(crate) hosts: Hosts,
-    /// The environment of connections to other machines.
+    /// The environment of connections to remote hosts.
     pub(crate) ssh: Arc<DaemonSshEnvironment>,
     /// Questions of `ssh` for these connections.
     pub(crate) questions: Arc<SshQuestions>,
@@ -171,7 +171,7 @@ impl Dispatcher {
         if in_group.is_some()
             && let Err(error) = executors.adopt_orphans()
         {
-            tracing::warn!(%error, "processes that nodes leave behind are not adopted");
+            tracing::warn!(%error, "failed to adopt processes that nodes leave behind");
         }
         let nodes = Arc::new(Nodes::new(executors.clone()));
         let changes = ChangeHub::default();
@@ -207,7 +207,7 @@ impl Dispatcher {
             None => Runs::open(place.journal(), dependencies, retention).await?,
         });
         if let Some(mut in_group) = in_group {
-            // Ignore an error: the thread has ended after its attempt.
+            // Ignore an error: the thread has finished its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
         }
         runs.recover().await;
@@ -234,7 +234,7 @@ impl Dispatcher {
     }
 
     /// Waits until the daemon stops, and returns its shutdown mode.
-    pub(crate) async fn stopped(&self) -> ShutdownMode {
+    pub(crate) async fn wait_until_stopped(&self) -> ShutdownMode {
         let mut stop = self.stop.subscribe();
         // This struct owns the sender, so it outlives this call.
         stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(ShutdownMode::KeepTerminals)
@@ -450,10 +450,10 @@ impl Dispatcher {
                     "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
                 ),
             },
-            // A link shows a terminal to others, so only a person at their terminal makes one.
+            // A link shows a terminal to others, so only a person at their terminal may create one.
             Command::ShareTerminal(verb) => match caller.is_at_own_terminal().await {
                 true => {
-                    // An id is found without asking whether its terminal is open.
+                    // An id is found even if its terminal is not open.
                     let terminal = match sessions.exists(&verb.session_id).await {
                         Ok(()) => sessions.id_of(&verb.session_id).await,
                         Err(error) => Err(error.to_string()),
@@ -544,7 +544,7 @@ impl Dispatcher {
                 (Some(name), None) => Box::pin(self.workflows.draw(caller, name)).await,
                 (None, Some(run)) => Box::pin(self.runs.draw(&run)).await,
                 _ => DrawWorkflowReply {
-                    error: Some("Either name or run_id says what is drawn".to_owned()),
+                    error: Some("Provide either name or run_id to draw".to_owned()),
                     ..DrawWorkflowReply::default()
                 },
             }),
@@ -590,7 +590,7 @@ impl Dispatcher {
 
     async fn metrics(&self) -> Vec<Metric> {
         let status = self.status().await;
-        #[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^53 of each")]
+        #[allow(clippy::cast_precision_loss, reason = "the counts are below 2^53")]
         let number = |count: usize| count as f64;
         let mut metrics = self.remotes.metrics();
         metrics.extend([

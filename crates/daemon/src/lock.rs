@@ -1,6 +1,5 @@
 //! The lock on a state directory: one directory has one daemon.
-//!
-//! The kernel releases the lock (flock(2)) when its owner ends. The file names the owner, for people and clients.
+//! The kernel releases the lock (flock(2)) when its owner exits. The file names the owner, for people and clients.
 //!
 //! An flock belongs to the open file description, which a forked child shares until its `exec`. So closing our
 //! descriptor does not release the lock during the start of a child; [`StateLock`] unlocks explicitly, and
@@ -17,9 +16,9 @@ use steplatch_protocol::{DaemonPaths, DaemonRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Time for retries before the lock counts as owned: longer than the time of a child from fork to exec.
+/// Time for retries before the lock counts as owned: longer than a child takes from fork to exec.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
-/// The time between two attempts.
+/// Time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The ownership of a state directory. Released when dropped.
@@ -33,7 +32,7 @@ pub(crate) struct StateLock {
 ///
 /// Does not watch the directory itself, because its journal changes all the time.
 pub(crate) struct LockWatch {
-    /// Ends the watch on drop. `None` if the system's limit of watches is reached.
+    /// Stops the watch on drop. `None` if the system's limit of watches is reached.
     _watcher: Option<RecommendedWatcher>,
     changed: mpsc::Receiver<()>,
 }
@@ -136,7 +135,7 @@ impl StateLock {
         match watcher {
             Ok(watcher) => LockWatch { _watcher: Some(watcher), changed },
             Err(error) => {
-                tracing::warn!(%error, "the state directory cannot be watched, so its removal is not detected");
+                tracing::warn!(%error, "failed to watch the state directory; its removal will not be detected");
                 // Keep the channel open and silent.
                 std::mem::forget(open_sender);
                 LockWatch { _watcher: None, changed }
@@ -144,7 +143,7 @@ impl StateLock {
         }
     }
 
-    /// Waits until the locked file is removed or replaced. Cancellation-safe.
+    /// Waits until the locked file is removed or replaced. Cancel-safe.
     pub(crate) async fn wait_until_lost(&self, watch: &mut LockWatch) -> LockFileState {
         loop {
             match self.place() {
@@ -206,12 +205,12 @@ mod tests {
         let first = StateLock::acquire(&place(&folder)).await.unwrap();
         let _forked = shared_with_fork(&first);
         drop(first);
-        let again = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
-        again.try_lock().unwrap();
+        let second_file = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
+        second_file.try_lock().unwrap();
     }
 
     #[tokio::test]
-    async fn removed_or_recreated_state_directory_is_noticed() {
+    async fn removed_or_recreated_state_directory_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let lock = StateLock::acquire(&place(&folder)).await.unwrap();
         let mut watch = lock.watch();
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn moved_lock_file_is_noticed_but_a_written_one_is_not() {
+    async fn moved_lock_file_is_detected_and_a_write_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let lock = StateLock::acquire(&place(&folder)).await.unwrap();
         let mut watch = lock.watch();
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn briefly_held_lock_is_awaited() {
+    async fn acquire_waits_for_a_briefly_held_lock() {
         let folder = tempfile::tempdir().unwrap();
         let killed = StateLock::acquire(&place(&folder)).await.unwrap();
         let forked = shared_with_fork(&killed);
@@ -258,8 +257,8 @@ mod tests {
     async fn permanently_held_lock_is_refused_with_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let _held = StateLock::acquire(&place(&folder)).await.unwrap();
-        let refused = StateLock::acquire(&place(&folder)).await.unwrap_err();
-        let LockError::Owned { owner, .. } = refused else { panic!("{refused:?}") };
+        let error = StateLock::acquire(&place(&folder)).await.unwrap_err();
+        let LockError::Owned { owner, .. } = error else { panic!("{error:?}") };
         assert_eq!(owner.pid, std::process::id());
     }
 }

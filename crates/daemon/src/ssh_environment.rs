@@ -1,4 +1,4 @@
-//! The environment of `ssh`, which connects the daemon to other machines.
+//! The environment of `ssh`, which connects the daemon to remote hosts.
 //!
 //! It is the daemon's environment, with two differences. It uses the agent of the last client, because a daemon
 //! outlives the login that started it, and that login's agent. This program answers the questions of `ssh`
@@ -62,7 +62,7 @@ impl SshEnvironment for DaemonSshEnvironment {
                 (QUESTION_VARIABLE.into(), self.questions.issue_ticket(host).into()),
                 ("STEPLATCH_STATE_DIR".into(), self.state.clone().into()),
             ]),
-            // Without an askpass program, ssh must fail at once instead of asking.
+            // Without an askpass program, ssh must fail at once instead of prompting.
             None => variables.push(("SSH_ASKPASS_REQUIRE".into(), "never".into())),
         }
         variables
@@ -80,7 +80,7 @@ mod tests {
         let value = |key: &str| {
             let variables = context.variables(&host);
             let all: Vec<_> = variables.iter().filter(|(known, _)| known == key).collect();
-            assert!(all.len() <= 1, "{key} is set twice");
+            assert!(all.len() <= 1, "{key} is set more than once");
             all.first().map(|(_, value)| value.to_string_lossy().into_owned())
         };
         let connect = |key: &str, value: &str| {

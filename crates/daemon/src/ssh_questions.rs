@@ -1,4 +1,4 @@
-//! Questions of `ssh` about other machines: host keys, passwords, second factors. A person answers them at a gate.
+//! Questions of `ssh` about remote hosts: host keys, passwords, second factors. A person answers them at a gate.
 //!
 //! Each `ssh` that the daemon starts has a ticket in its environment. The askpass program of `ssh`
 //! ([`crate::QUESTION_VARIABLE`]) sends the ticket with the question, so that no other client can ask on behalf of
@@ -22,10 +22,10 @@ const MAX_TICKETS: usize = 256;
 /// Maximum length of a question, in characters.
 const MAX_QUESTION_CHARS: usize = 4_000;
 
-/// Time limit of the answer to a question, in seconds. `ssh` or the server stops waiting earlier.
+/// Time limit for the answer to a question, in seconds. `ssh` or the server stops waiting earlier.
 const ANSWER_SECONDS: u64 = 600;
 
-/// The questions of connections to other machines.
+/// The questions of connections to remote hosts.
 #[derive(Debug, Default)]
 pub(crate) struct SshQuestions {
     tickets: Mutex<VecDeque<(String, RemoteHostConfig)>>,
@@ -43,7 +43,7 @@ struct HostQuestions {
 }
 
 impl SshQuestions {
-    /// Returns a ticket for a connection to a machine.
+    /// Returns a ticket for a connection to a host.
     pub(crate) fn issue_ticket(&self, host: &RemoteHostConfig) -> String {
         let ticket = random_name();
         let mut tickets = self.tickets.lock();
@@ -53,7 +53,7 @@ impl SshQuestions {
         ticket
     }
 
-    /// Waits until a question about a machine is open, and returns its run.
+    /// Waits until a question about a host is open, and returns its run.
     pub(crate) async fn wait_for_open(&self, host: &str) -> String {
         let mut changed = self.changed.subscribe();
         loop {
@@ -77,10 +77,10 @@ impl SshQuestions {
         let question: String = verb.question.trim().chars().take(MAX_QUESTION_CHARS).collect();
         let caller = Arc::new(Caller { name: Some("ssh".to_owned()), ..Caller::unknown() });
         let open = OpenQuestion { questions: self.clone(), host: host.name.clone(), run: Mutex::default() };
-        let asked =
+        let answered_fields =
             Box::pin(runs.ask_person(&caller, question_workflow(&host, &question), |run| open.begin(run))).await;
-        let answer =
-            asked.and_then(|fields| fields.get("reply").or_else(|| fields.get("answer"))?.as_str().map(str::to_owned));
+        let answer = answered_fields
+            .and_then(|fields| fields.get("reply").or_else(|| fields.get("answer"))?.as_str().map(str::to_owned));
         let error = answer.is_none().then(|| "the question was not answered".to_owned());
         AskSshQuestionReply { success: answer.is_some(), answer, error }
     }
@@ -126,7 +126,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Returns whether a question requires yes or no, such as the one about the key of an unknown machine.
+/// Returns true if a question requires yes or no, such as the one about the key of an unknown host.
 fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }

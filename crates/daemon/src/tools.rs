@@ -53,11 +53,11 @@ impl Tools {
 
     /// Lists the tools that `caller` may use, or that this instance offers to others.
     pub(crate) async fn list(&self, caller: &Caller, verb: ListTools) -> ListToolsReply {
-        let listed = match verb.scope.unwrap_or(ToolScope::Offered) {
+        let result = match verb.scope.unwrap_or(ToolScope::Offered) {
             ToolScope::Offered => self.offered_tools(caller).await,
             ToolScope::Library => self.library_tools(caller).await,
         };
-        match listed {
+        match result {
             Ok(tools) => ListToolsReply { success: true, tools, error: None },
             Err(error) => ListToolsReply { error: Some(error.to_string()), ..ListToolsReply::default() },
         }
@@ -91,7 +91,7 @@ impl Tools {
         arguments: &Map<String, Value>,
     ) -> Result<ToolInfo, CallRejected> {
         if let Some(tool) = self.remotes.tool(name) {
-            // The start of its run checks the arguments.
+            // The start of the run checks the arguments.
             return Ok(tool);
         }
         let tools = self.offered_tools(caller).await?;

@@ -7,7 +7,7 @@ use steplatch_runs::Runs;
 use steplatch_sessions::Sessions;
 use tokio::time::Instant;
 
-/// Waits until the condition of `verb` holds for a terminal, or until a run has ended or waits at a gate.
+/// Waits until the condition of `verb` holds for a terminal, or until a run has finished or waits at a gate.
 pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut verb: AwaitOutput) -> AwaitOutputReply {
     let run_ids = verb.run_ids.take().unwrap_or_default();
     if run_ids.is_empty() {
@@ -15,10 +15,10 @@ pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut 
     }
     if verb.mode == AwaitMode::All {
         return error_reply(
-            "mode all supports only terminals; wait for runs with mode any, or one after the other".to_owned(),
+            "mode all supports only terminals; wait for runs with mode any, or one at a time".to_owned(),
         );
     }
-    let began = Instant::now();
+    let start = Instant::now();
     let has_terminals = !verb.session_id.is_empty() || verb.session_ids.as_ref().is_some_and(|ids| !ids.is_empty());
     let pending = FuturesUnordered::new();
     for run_id in run_ids {
@@ -28,7 +28,7 @@ pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut 
         reply = sessions.wait(caller, verb), if has_terminals => reply,
         reply = first_at_rest(pending) => reply,
     };
-    AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
+    AwaitOutputReply { elapsed_time: start.elapsed().as_secs_f64(), ..reply }
 }
 
 /// Waits for the first run that is at rest or does not exist. Returns a timeout if all runs continue.

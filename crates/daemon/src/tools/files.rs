@@ -28,7 +28,7 @@ struct Inner {
     watched: HashMap<PathBuf, usize>,
 }
 
-/// A watch of libraries. Dropping it ends the watch.
+/// A watch on libraries. Dropping it stops the watch.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     inner: Arc<Mutex<Inner>>,
@@ -61,7 +61,7 @@ impl Files {
                     && let Err(error) = self.add_watch(&mut inner, &folder)
                 {
                     // The daemon reports its own changes in any case.
-                    tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
+                    tracing::warn!(folder = %folder.display(), %error, "failed to watch a directory; its changes will not be detected");
                     continue;
                 }
                 *inner.watched.entry(folder.clone()).or_default() += 1;
@@ -90,7 +90,7 @@ impl Files {
     }
 }
 
-/// Returns whether an event may have changed something in a library.
+/// Returns true if an event may have changed something in a library.
 fn affects_library(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
     // Ignore opens by readers of a library.
     if matches!(event.kind, EventKind::Access(_)) {

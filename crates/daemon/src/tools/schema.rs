@@ -46,7 +46,7 @@ fn property(variable: &VariableOfContract) -> Value {
     Value::Object(property)
 }
 
-/// Parses a text as a value of a type; an invalid text remains a text.
+/// Parses `text` as a value of a type; invalid text remains a string.
 fn parse_as(text: &str, kind: Option<&str>) -> Value {
     let parsed = match kind {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),

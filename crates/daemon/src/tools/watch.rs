@@ -33,12 +33,12 @@ impl Tools {
 }
 
 impl ToolSubscription {
-    /// Fetches the list, and returns whether it differs.
+    /// Fetches the list, and returns true if it differs.
     async fn refresh(&mut self) -> bool {
         let has_library_tools = self.tools.configuration.borrow().library_tools;
         let files = match has_library_tools {
             true => {
-                // Resolved each time, since directories appear and disappear.
+                // Resolve the directories each time, since they appear and disappear.
                 let (tools, caller) = (self.tools.clone(), self.caller.clone());
                 let watching = move || tools.files.watch(&tools.workflows.folders(&caller));
                 tokio::task::spawn_blocking(watching).await.ok()
@@ -52,7 +52,7 @@ impl ToolSubscription {
         has_changed
     }
 
-    /// Sends changes until the connection ends.
+    /// Sends changes until the connection closes.
     pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             for change in self.changes.next().await {

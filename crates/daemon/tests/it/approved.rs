@@ -61,7 +61,7 @@ async fn approve(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
     person.call(answer).await.unwrap()
 }
 
-async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+async fn wait_for_end(daemon: &TestDaemon, run: &RunReply) -> RunReply {
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
@@ -69,9 +69,9 @@ async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
 async fn approve_and_fail(daemon: &TestDaemon, run: &RunReply) -> String {
     let reply = approve(daemon, run).await;
     assert!(reply.success, "{reply:?}");
-    let ended = end_of(daemon, run).await;
-    assert_eq!(ended.status, "failed", "{ended:?}");
-    ended.error.unwrap_or_default()
+    let final_reply = wait_for_end(daemon, run).await;
+    assert_eq!(final_reply.status, "failed", "{final_reply:?}");
+    final_reply.error.unwrap_or_default()
 }
 
 async fn type_as_person(daemon: &TestDaemon, session: &str, text: &str) {
@@ -86,11 +86,11 @@ fn hosts(hosts: &[(&str, &str)]) -> Configuration {
 }
 
 #[tokio::test]
-async fn host_redirected_since_start_receives_nothing() {
-    let there = json!({"tool": "run_command", "params": {"command": "deploy", "host": "box"}});
-    let nested = json!({"initial_state": "n", "states": {"n": {"action": there}}, "name": "nested"});
+async fn host_redirected_since_the_start_receives_nothing() {
+    let remote_command = json!({"tool": "run_command", "params": {"command": "deploy", "host": "box"}});
+    let nested = json!({"initial_state": "n", "states": {"n": {"action": remote_command}}, "name": "nested"});
     let cases = [
-        there.clone(),
+        remote_command.clone(),
         json!({"tool": "open_terminal", "params": {"host": "box"}}),
         json!({"tool": "put_file", "params": {"host": "box", "path": "x", "content": "y"}}),
         json!({"tool": "get_file", "params": {"host": "box", "path": "x"}}),
@@ -99,8 +99,11 @@ async fn host_redirected_since_start_receives_nothing() {
     for action in cases {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
         let waiting = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
-        let shown = open_question(&daemon, &waiting).await.context["hosts"].clone();
-        assert!(shown.as_str().unwrap().starts_with("box: ana@box.invalid:22 (ssh ana@box.invalid)"), "{shown}");
+        let shown_hosts = open_question(&daemon, &waiting).await.context["hosts"].clone();
+        assert!(
+            shown_hosts.as_str().unwrap().starts_with("box: ana@box.invalid:22 (ssh ana@box.invalid)"),
+            "{shown_hosts}"
+        );
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
         let error = approve_and_fail(&daemon, &waiting).await;
         assert!(
@@ -111,7 +114,7 @@ async fn host_redirected_since_start_receives_nothing() {
     }
 }
 
-/// The approved call of a node on another machine, and of a graph with it.
+/// The approved call of a node on a remote host, and of a graph with it.
 #[tokio::test]
 async fn node_on_a_redirected_host_is_not_called() {
     let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n\
@@ -169,11 +172,14 @@ async fn question_shows_the_terminal_of_the_run() {
     terminal.expect_text("^shown$").await;
     let waiting = start(&daemon, gated_machine(&[command("make release")]), Some(&session)).await;
     let gate = open_question(&daemon, &waiting).await;
-    let shown = gate.context["terminal"].as_str().unwrap();
+    let terminal_text = gate.context["terminal"].as_str().unwrap();
     for part in [session.as_str(), "opened by test", "in /tmp", "make() { touch evil.txt; }", "are compared"] {
-        assert!(shown.contains(part), "no {part:?} in:\n{shown}");
+        assert!(terminal_text.contains(part), "no {part:?} in:\n{terminal_text}");
     }
-    assert!(!shown.contains("hunter2") && !shown.contains('\u{1b}') && !shown.contains('\u{336}'), "{shown}");
+    assert!(
+        !terminal_text.contains("hunter2") && !terminal_text.contains('\u{1b}') && !terminal_text.contains('\u{336}'),
+        "{terminal_text}"
+    );
     // Every surface has to show this content, and the digest covers it.
     assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
     assert!(approve(&daemon, &waiting).await.success);
@@ -182,22 +188,27 @@ async fn question_shows_the_terminal_of_the_run() {
 
 #[tokio::test]
 async fn terminal_changed_during_review_refuses_first_input() {
-    let typed = json!({"tool": "send_input", "params": {"input_text": "release\n"}});
+    let typed_input = json!({"tool": "send_input", "params": {"input_text": "release\n"}});
     let read_first = json!({"tool": "get_screen_content", "params": {}});
     let dialogue =
         json!({"tool": "dialogue", "params": {"input_text": "release\n", "rules": [{"when": "x", "type": "y"}]}});
     let child = json!({"tool": "run_workflow", "params": {"workflow_definition":
         {"name": "child", "initial_state": "c", "states": {"c": {"action": command("release")}}}}});
-    for actions in [vec![command("release")], vec![typed.clone()], vec![read_first, typed], vec![dialogue], vec![child]]
-    {
+    for actions in [
+        vec![command("release")],
+        vec![typed_input.clone()],
+        vec![read_first, typed_input],
+        vec![dialogue],
+        vec![child],
+    ] {
         let daemon = TestDaemon::new().await;
         let terminal = daemon.bash().await;
         let session = terminal.id.clone();
         terminal.type_in("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
         terminal.expect_text("^ready$").await;
         let waiting = start(&daemon, gated_machine(&actions), Some(&session)).await;
-        let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
-        assert!(shown.contains("automatically at SIGUSR2"), "{shown}");
+        let terminal_text = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
+        assert!(terminal_text.contains("automatically at SIGUSR2"), "{terminal_text}");
         let person = daemon.person_named("person").await;
         let signal = SendSignal { session_id: session.clone(), signal: "USR2".to_owned() };
         assert!(person.call(signal).await.unwrap().success);
@@ -222,8 +233,8 @@ async fn unchanged_terminal_takes_approved_input_after_restart() {
             daemon = daemon.restarted().await;
         }
         assert!(approve(&daemon, &waiting).await.success);
-        let ended = end_of(&daemon, &waiting).await;
-        assert_eq!(ended.status, "completed", "after a restart: {restarts}; {ended:?}");
+        let reply = wait_for_end(&daemon, &waiting).await;
+        assert_eq!(reply.status, "completed", "after a restart: {restarts}; {reply:?}");
     }
     daemon.stop().await;
 }
@@ -258,23 +269,26 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
     terminal.type_in("cat\n").await;
     terminal.type_in("in cat\n").await;
     terminal.expect_text("(?m)^in cat\\s+in cat$").await;
-    let typed = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
-    let waiting = start(&daemon, gated_machine(std::slice::from_ref(&typed)), Some(&session)).await;
-    let shown = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
-    assert!(shown.contains("not compared before the next input: the state of 'cat'"), "{shown}");
-    let answered = approve(&daemon, &waiting).await;
-    assert!(answered.success && answered.remarks.iter().any(|remark| remark.contains("not compared")), "{answered:?}");
-    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
-    // The program ends while a person reads, so the surrounding shell would run text meant for the program.
-    let waiting = start(&daemon, gated_machine(&[typed]), Some(&session)).await;
+    let typed_input = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
+    let waiting = start(&daemon, gated_machine(std::slice::from_ref(&typed_input)), Some(&session)).await;
+    let terminal_text = open_question(&daemon, &waiting).await.context["terminal"].as_str().unwrap().to_owned();
+    assert!(terminal_text.contains("not compared before the next input: the state of 'cat'"), "{terminal_text}");
+    let answer_reply = approve(&daemon, &waiting).await;
+    assert!(
+        answer_reply.success && answer_reply.remarks.iter().any(|remark| remark.contains("not compared")),
+        "{answer_reply:?}"
+    );
+    assert_eq!(wait_for_end(&daemon, &waiting).await.status, "completed");
+    // The program exits while a person reads, so the surrounding shell would run text meant for the program.
+    let waiting = start(&daemon, gated_machine(&[typed_input]), Some(&session)).await;
     type_as_person(&daemon, &session, "\u{4}").await;
-    let waited = steplatch_protocol::AwaitOutput {
+    let wait_request = steplatch_protocol::AwaitOutput {
         session_id: session.clone(),
         until: steplatch_protocol::AwaitUntil::Prompt,
         timeout: 60.0,
         ..Default::default()
     };
-    daemon.call(waited).await;
+    daemon.call(wait_request).await;
     let error = approve_and_fail(&daemon, &waiting).await;
     assert!(error.contains("the program that waits for input"), "{error}");
     daemon.call(ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;

@@ -32,15 +32,15 @@ fn command_in(session: &str, command: &str) -> RunCommand {
 async fn one_call_types_waits_for_prompt_and_returns_new_output() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let sent = daemon.call(until(&session.id, "echo first; (exit 3)\n", AwaitUntil::Prompt)).await;
-    let waited = sent.waited.unwrap();
-    assert_eq!((sent.success, waited.reason, sent.exit_code), (true, AwaitReason::Prompt, Some(3)));
-    let text = sent.screen_content.unwrap();
+    let send_reply = daemon.call(until(&session.id, "echo first; (exit 3)\n", AwaitUntil::Prompt)).await;
+    let wait_reply = send_reply.waited.unwrap();
+    assert_eq!((send_reply.success, wait_reply.reason, send_reply.exit_code), (true, AwaitReason::Prompt, Some(3)));
+    let text = send_reply.screen_content.unwrap();
     assert!(text.contains("\nfirst\n"), "{text}");
-    let sent = daemon.call(until(&session.id, "echo second\n", AwaitUntil::Prompt)).await;
-    let text = sent.screen_content.unwrap();
+    let send_reply = daemon.call(until(&session.id, "echo second\n", AwaitUntil::Prompt)).await;
+    let text = send_reply.screen_content.unwrap();
     assert!(text.contains("second") && !text.contains("first"), "{text}");
-    assert_eq!(sent.screen_part, Some(ScreenPart::New));
+    assert_eq!(send_reply.screen_part, Some(ScreenPart::New));
     daemon.stop().await;
 }
 
@@ -49,12 +49,12 @@ async fn wait_for_the_prompt_returns_at_a_question() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let asks = "python3 -c 'input(\"Really? \")'\n";
-    let sent = daemon.call(until(&session.id, asks, AwaitUntil::Prompt)).await;
-    assert_eq!(sent.waited.unwrap().reason, AwaitReason::Input);
-    assert_eq!((sent.awaiting_input, sent.busy, sent.exit_code), (Some(true), Some(true), None));
-    assert!(sent.screen_content.unwrap().trim_end().ends_with("Really?"));
-    let sent = daemon.call(until(&session.id, "yes\n", AwaitUntil::Input)).await;
-    assert_eq!((sent.waited.unwrap().reason, sent.exit_code), (AwaitReason::Prompt, Some(0)));
+    let send_reply = daemon.call(until(&session.id, asks, AwaitUntil::Prompt)).await;
+    assert_eq!(send_reply.waited.unwrap().reason, AwaitReason::Input);
+    assert_eq!((send_reply.awaiting_input, send_reply.busy, send_reply.exit_code), (Some(true), Some(true), None));
+    assert!(send_reply.screen_content.unwrap().trim_end().ends_with("Really?"));
+    let send_reply = daemon.call(until(&session.id, "yes\n", AwaitUntil::Input)).await;
+    assert_eq!((send_reply.waited.unwrap().reason, send_reply.exit_code), (AwaitReason::Prompt, Some(0)));
     daemon.stop().await;
 }
 
@@ -66,8 +66,8 @@ async fn shell_replaced_by_another_program_has_not_exited() {
     let program =
         daemon.call(until(&session.id, "py=$(python3 -c 'import sys; print(sys.executable)')\n", AwaitUntil::Prompt));
     assert_eq!(program.await.exit_code, Some(0));
-    let sent = daemon.call(until(&session.id, "exec \"$py\" -q\n", AwaitUntil::Prompt)).await;
-    assert_eq!((sent.waited.unwrap().reason, sent.exit_code), (AwaitReason::Replaced, None));
+    let send_reply = daemon.call(until(&session.id, "exec \"$py\" -q\n", AwaitUntil::Prompt)).await;
+    assert_eq!((send_reply.waited.unwrap().reason, send_reply.exit_code), (AwaitReason::Replaced, None));
     let wait = |until| AwaitOutput { session_id: session.id.clone(), timeout: 60.0, until, ..AwaitOutput::default() };
     let reply = daemon.call(wait(AwaitUntil::Prompt)).await;
     assert_eq!((reply.reason, reply.exit_code, reply.timeout_occurred), (AwaitReason::Replaced, None, false));
@@ -76,8 +76,8 @@ async fn shell_replaced_by_another_program_has_not_exited() {
     assert!(begin.starts_with("python3") && error.contains("until: \"input\""), "{error}");
     let reply = daemon.call(wait(AwaitUntil::Input)).await;
     assert_eq!((reply.reason, reply.error), (AwaitReason::Input, None));
-    let sent = daemon.call(until(&session.id, "print(6 * 7)\n", AwaitUntil::Input)).await;
-    assert!(sent.screen_content.unwrap().contains("\n42\n"));
+    let send_reply = daemon.call(until(&session.id, "print(6 * 7)\n", AwaitUntil::Input)).await;
+    assert!(send_reply.screen_content.unwrap().contains("\n42\n"));
     daemon.stop().await;
 }
 
@@ -90,10 +90,10 @@ async fn wait_starts_with_the_input() {
         screen: Some(ScreenMode::None),
         ..input(&session.id, "echo n=$((6 * 7)); sleep 60\n")
     };
-    let sent = daemon.call(verb).await;
-    let waited = sent.waited.unwrap();
-    assert_eq!((waited.match_text.as_deref(), waited.groups), (Some("n=42"), vec![Some("42".to_owned())]));
-    assert_eq!(sent.screen_content, None);
+    let send_reply = daemon.call(verb).await;
+    let wait_reply = send_reply.waited.unwrap();
+    assert_eq!((wait_reply.match_text.as_deref(), wait_reply.groups), (Some("n=42"), vec![Some("42".to_owned())]));
+    assert_eq!(send_reply.screen_content, None);
     daemon.stop().await;
 }
 
@@ -105,8 +105,8 @@ async fn invalid_wait_of_an_input_is_refused_before_typing() {
     let limit_only = SendInput { timeout: Some(3.0), ..input(&session.id, "echo typed\n") };
     let broken = SendInput { pattern: Some("(".to_owned()), ..input(&session.id, "echo typed\n") };
     for verb in [both, limit_only, broken] {
-        let refused = daemon.call(verb).await;
-        assert!(!refused.success && refused.error.is_some(), "{refused:?}");
+        let refusal = daemon.call(verb).await;
+        assert!(!refusal.success && refusal.error.is_some(), "{refusal:?}");
     }
     assert!(!session.screen().await.contains("typed"));
     daemon.stop().await;
@@ -116,12 +116,15 @@ async fn invalid_wait_of_an_input_is_refused_before_typing() {
 async fn unentered_line_is_reported_and_password_at_prompt_refused() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let sent = daemon.call(until(&session.id, "sleep 5; false", AwaitUntil::Prompt)).await;
-    assert_eq!((sent.waited.unwrap().reason, sent.typed.as_deref()), (AwaitReason::Input, Some("sleep 5; false")));
+    let send_reply = daemon.call(until(&session.id, "sleep 5; false", AwaitUntil::Prompt)).await;
+    assert_eq!(
+        (send_reply.waited.unwrap().reason, send_reply.typed.as_deref()),
+        (AwaitReason::Input, Some("sleep 5; false"))
+    );
     daemon.call(until(&session.id, "\u{3}", AwaitUntil::Prompt)).await;
     let secret = SendInput { secret: true, ..input(&session.id, "hunter2!\n") };
-    let refused = daemon.call(secret).await;
-    assert!(!refused.success && refused.error.unwrap().contains("at its prompt"));
+    let refusal = daemon.call(secret).await;
+    assert!(!refusal.success && refusal.error.unwrap().contains("at its prompt"));
     assert!(!session.screen().await.contains("hunter2!"));
     daemon.stop().await;
 }
@@ -131,15 +134,18 @@ async fn interactive_command_returns_at_once() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let run = |command: &str| command_in(&session.id, command);
-    let asked = daemon.call(run("read -p 'Name? ' name")).await;
-    assert!(asked.awaiting_input && !asked.timed_out && !asked.success, "{asked:?}");
-    assert_eq!((asked.output.as_str(), asked.exit_code), ("Name? ", None));
+    let question_reply = daemon.call(run("read -p 'Name? ' name")).await;
+    assert!(
+        question_reply.awaiting_input && !question_reply.timed_out && !question_reply.success,
+        "{question_reply:?}"
+    );
+    assert_eq!((question_reply.output.as_str(), question_reply.exit_code), ("Name? ", None));
     daemon.call(until(&session.id, "x\n", AwaitUntil::Prompt)).await;
     let paged = daemon.call(run("seq 1 300 | less")).await;
     assert!(paged.awaiting_input && paged.error.unwrap().contains("'less'"));
     assert!(paged.screen_content.unwrap().starts_with("1\n2\n3\n"));
-    let left = daemon.call(until(&session.id, "q", AwaitUntil::Prompt)).await;
-    assert_eq!(left.exit_code, Some(0));
+    let remaining = daemon.call(until(&session.id, "q", AwaitUntil::Prompt)).await;
+    assert_eq!(remaining.exit_code, Some(0));
     // A command in a fresh shell: the shell stays open for the answer.
     let fresh = RunCommand { command: "read -s -p 'PIN: ' pin".to_owned(), timeout: 60.0, ..RunCommand::default() };
     let fresh = daemon.call(fresh).await;
@@ -187,13 +193,13 @@ async fn match_is_found_once_after_redrawing() {
             GetScreenContent { search: Some(pattern.to_owned()), context: Some(0), ..GetScreenContent::default() };
         let matches = reads(search).await.matches.unwrap();
         assert_eq!(matches.len(), 1, "{pattern}: {matches:?}");
-        let there = GetScreenContent {
+        let screen_request = GetScreenContent {
             content_mode: ContentMode::History,
             offset: Some(matches[0].offset),
             limit: Some(2000),
             ..GetScreenContent::default()
         };
-        let text = reads(there).await.screen_content.unwrap();
+        let text = reads(screen_request).await.screen_content.unwrap();
         assert!(text.starts_with(&matches[0].text), "{pattern}: {:?}, not {:?}", &text[..40], matches[0].text);
     }
     daemon.stop().await;
@@ -227,8 +233,9 @@ async fn wait_continues_after_the_last_match_of_the_client() {
         ..AwaitOutput::default()
     };
     daemon.call(input(&session.id, "sleep 0.3; (exit 5)\n")).await;
-    let ended = daemon.call(all).await;
-    let mut codes: Vec<_> = ended.terminals.iter().map(|end| (end.session_id == session.id, end.exit_code)).collect();
+    let final_reply = daemon.call(all).await;
+    let mut codes: Vec<_> =
+        final_reply.terminals.iter().map(|end| (end.session_id == session.id, end.exit_code)).collect();
     codes.sort_unstable();
     assert_eq!(codes, [(false, None), (true, Some(5))]);
     daemon.stop().await;
@@ -246,14 +253,14 @@ async fn full_screen_returns_changed_and_highlighted_rows() {
         + "\n";
     let first = daemon.call(until(&session.id, &draws, AwaitUntil::Input)).await;
     assert!(first.alternate_screen && first.screen_part.is_none(), "{first:?}");
-    let told = |reply: &steplatch_protocol::SendInputReply| {
+    let reported_rows = |reply: &steplatch_protocol::SendInputReply| {
         reply.highlighted.iter().map(|part| (part.row, part.text.clone())).collect::<Vec<_>>()
     };
-    assert_eq!(told(&first), [(2, "row 3 of the menu".to_owned())]);
+    assert_eq!(reported_rows(&first), [(2, "row 3 of the menu".to_owned())]);
     let second = daemon.call(until(&session.id, "x", AwaitUntil::Input)).await;
     assert_eq!(second.screen_part, Some(ScreenPart::Changed));
     assert_eq!(second.screen_content.as_deref(), Some("3| row 4 of the MENU"));
-    assert_eq!(told(&second), [(3, "row 4 of the MENU".to_owned())]);
+    assert_eq!(reported_rows(&second), [(3, "row 4 of the MENU".to_owned())]);
     daemon.stop().await;
 }
 
@@ -286,9 +293,11 @@ async fn run_is_reported_briefly_and_fully_on_request() {
     assert!(brief.success, "{brief:?}");
     let size = serde_json::to_string(&brief).unwrap().len();
     assert!(size <= 2048, "{size} bytes");
-    let whole = daemon.call(GetRun { run_id: brief.run_id.clone(), ..GetRun::default() }).await;
-    assert!(whole.execution_log.len() > brief.execution_log.len());
-    assert!(whole.execution_log.iter().any(|entry| entry.get("variables_after").is_some_and(|all| !all.is_null())));
+    let full_reply = daemon.call(GetRun { run_id: brief.run_id.clone(), ..GetRun::default() }).await;
+    assert!(full_reply.execution_log.len() > brief.execution_log.len());
+    assert!(
+        full_reply.execution_log.iter().any(|entry| entry.get("variables_after").is_some_and(|all| !all.is_null()))
+    );
     daemon.stop().await;
 }
 
@@ -327,27 +336,33 @@ async fn one_wait_accepts_terminals_and_runs() {
         timeout: 60.0,
         ..AwaitOutput::default()
     };
-    let waited = daemon.call(both.clone()).await;
-    let ended = waited.run.clone().unwrap_or_else(|| panic!("{run}: {waited:?}"));
-    assert_eq!((waited.reason, ended.run_id.as_str(), ended.status.as_str()), (AwaitReason::Run, &*run, "completed"));
+    let wait_reply = daemon.call(both.clone()).await;
+    let reply = wait_reply.run.clone().unwrap_or_else(|| panic!("{run}: {wait_reply:?}"));
+    assert_eq!(
+        (wait_reply.reason, reply.run_id.as_str(), reply.status.as_str()),
+        (AwaitReason::Run, &*run, "completed")
+    );
     let gate = json!({"name": "asks", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes"]}}}}});
     let asks = daemon.call(start(gate)).await.run_id;
     let runs_only = AwaitOutput { run_ids: Some(vec![asks.clone()]), timeout: 60.0, ..AwaitOutput::default() };
-    let waited = daemon.call(runs_only).await;
-    assert_eq!((waited.reason, waited.run.unwrap().status.as_str()), (AwaitReason::Run, "waiting"));
+    let wait_reply = daemon.call(runs_only).await;
+    assert_eq!((wait_reply.reason, wait_reply.run.unwrap().status.as_str()), (AwaitReason::Run, "waiting"));
     let nap = json!({"name": "long", "initial_state": "nap", "states": {
         "nap": {"action": {"tool": "sleep", "params": {"seconds": 600}}}}});
     let long = daemon.call(start(nap)).await.run_id;
     daemon.call(until(&session.id, "echo ready\n", AwaitUntil::Prompt)).await;
-    let waited = daemon.call(AwaitOutput { run_ids: Some(vec![long.clone()]), ..both.clone() }).await;
-    assert_eq!((waited.reason, waited.match_text.as_deref()), (AwaitReason::Match, Some("ready")));
-    let late = AwaitOutput { run_ids: Some(vec![long]), timeout: 0.1, ..AwaitOutput::default() };
-    let waited = daemon.call(late).await;
-    assert_eq!((waited.success, waited.reason, waited.timeout_occurred), (true, AwaitReason::Timeout, true));
+    let wait_reply = daemon.call(AwaitOutput { run_ids: Some(vec![long.clone()]), ..both.clone() }).await;
+    assert_eq!((wait_reply.reason, wait_reply.match_text.as_deref()), (AwaitReason::Match, Some("ready")));
+    let late_request = AwaitOutput { run_ids: Some(vec![long]), timeout: 0.1, ..AwaitOutput::default() };
+    let wait_reply = daemon.call(late_request).await;
+    assert_eq!(
+        (wait_reply.success, wait_reply.reason, wait_reply.timeout_occurred),
+        (true, AwaitReason::Timeout, true)
+    );
     let unknown = AwaitOutput { run_ids: Some(vec!["run_0000000000".to_owned()]), ..both };
-    let refused = daemon.call(unknown).await;
-    assert!(!refused.success && refused.error.unwrap().contains("run_0000000000"));
+    let refusal = daemon.call(unknown).await;
+    assert!(!refusal.success && refusal.error.unwrap().contains("run_0000000000"));
     daemon.stop().await;
 }
 
@@ -366,8 +381,8 @@ async fn nested_shell_takes_commands_and_can_be_integrated() {
     let result = daemon.call(run("echo one; false", None)).await;
     assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "one\n", None));
     // Its output was already returned.
-    let sent = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
-    assert!(!sent.screen_content.unwrap().contains("one"));
+    let send_reply = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
+    assert!(!send_reply.screen_content.unwrap().contains("one"));
     let result = daemon.call(run("", Some(true))).await;
     assert_eq!((result.success, result.output.as_str()), (true, ""));
     let result = daemon.call(run("false", None)).await;
@@ -400,11 +415,11 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
         daemon.call(started).await;
         daemon.call(ExitTerminal { session_id: session.id.clone(), ..ExitTerminal::default() }).await
     };
-    let (sent, closed) = tokio::join!(daemon.call(waiting), close);
+    let (send_reply, closed) = tokio::join!(daemon.call(waiting), close);
     assert!(closed.success);
     // The input was sent, whether or not the wait saw the end of the program.
-    assert_eq!(sent.message, "Input sent", "{sent:?}");
-    assert!(sent.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !sent.success);
+    assert_eq!(send_reply.message, "Input sent", "{send_reply:?}");
+    assert!(send_reply.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !send_reply.success);
     daemon.stop().await;
 }
 
@@ -436,18 +451,19 @@ async fn wait_does_not_match_earlier_returned_output() {
     daemon.call(until(&other.id, &format!("echo 2 > {fifo}\n"), AwaitUntil::Prompt)).await;
     assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 2"));
     // The wait of an input counts too.
-    let typed = SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other.id, "echo found $((3 + 4))\n") };
-    assert_eq!(daemon.call(typed).await.waited.unwrap().match_text.as_deref(), Some("found 7"));
-    let again = AwaitOutput {
+    let typed_input =
+        SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other.id, "echo found $((3 + 4))\n") };
+    assert_eq!(daemon.call(typed_input).await.waited.unwrap().match_text.as_deref(), Some("found 7"));
+    let next_wait = AwaitOutput {
         session_id: other.id.clone(),
         pattern: r"^found \d".to_owned(),
         timeout: 0.2,
         ..AwaitOutput::default()
     };
-    assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
+    assert_eq!(daemon.call(next_wait.clone()).await.reason, AwaitReason::Timeout);
     // The wait starts at the client's own next input.
     daemon.call(input(&other.id, "echo found $((1 + 1))\n")).await;
-    let found = daemon.call(AwaitOutput { timeout: 20.0, ..again }).await;
+    let found = daemon.call(AwaitOutput { timeout: 20.0, ..next_wait }).await;
     assert_eq!(found.match_text.as_deref(), Some("found 2"));
     daemon.stop().await;
 }
@@ -459,16 +475,16 @@ async fn secret_masks_itself_but_not_the_surrounding_text() {
     let asks = "read -rsp 'Token: ' x; echo; echo first; echo \"token is $x here\"; read -rp 'Go on? [y/N] ' y";
     daemon.call(until(&session.id, &format!("{asks}\n"), AwaitUntil::Input)).await;
     let secret = SendInput { secret: true, ..until(&session.id, "tok-123456\n", AwaitUntil::Input) };
-    let sent = daemon.call(secret).await;
-    assert_eq!(sent.screen_content.as_deref().map(str::trim), Some("first\ntoken is •••••• here\nGo on? [y/N]"));
-    assert_eq!(sent.warning, None);
+    let send_reply = daemon.call(secret).await;
+    assert_eq!(send_reply.screen_content.as_deref().map(str::trim), Some("first\ntoken is •••••• here\nGo on? [y/N]"));
+    assert_eq!(send_reply.warning, None);
     daemon.call(until(&session.id, "y\n", AwaitUntil::Prompt)).await;
     let asks = "read -rsp 'Password: ' x; echo; echo \"Bypass password check of $x?\"; read -r y";
     daemon.call(until(&session.id, &format!("{asks}\n"), AwaitUntil::Input)).await;
     let secret = SendInput { secret: true, ..until(&session.id, "pass\n", AwaitUntil::Input) };
-    let sent = daemon.call(secret).await;
-    assert_eq!(sent.screen_content.as_deref().map(str::trim), Some("Bypass password check of ••••••?"));
-    assert!(sent.warning.unwrap().contains("whole word"));
+    let send_reply = daemon.call(secret).await;
+    assert_eq!(send_reply.screen_content.as_deref().map(str::trim), Some("Bypass password check of ••••••?"));
+    assert!(send_reply.warning.unwrap().contains("whole word"));
     daemon.call(until(&session.id, "y\n", AwaitUntil::Prompt)).await;
     daemon.call(until(&session.id, "read -rsp 'Code: ' x; echo; echo \"code $x\"\n", AwaitUntil::Input)).await;
     let secret = SendInput { secret: true, ..until(&session.id, "yes\n", AwaitUntil::Prompt) };
@@ -492,8 +508,8 @@ async fn question_is_in_every_reply_however_the_cursor_got_there() {
         // The typed line does not contain the question.
         let file = folder.path().join("ask.sh").display().to_string();
         std::fs::write(&file, format!("printf '{drawing}'; read x\n")).unwrap();
-        let asked = daemon.call(until(&session.id, &format!("bash {file}\n"), AwaitUntil::Input)).await;
-        let text = asked.screen_content.unwrap();
+        let question_reply = daemon.call(until(&session.id, &format!("bash {file}\n"), AwaitUntil::Input)).await;
+        let text = question_reply.screen_content.unwrap();
         assert!(text.contains(asks), "{drawing}: {text:?}");
         let since = GetScreenContent {
             session_id: session.id.clone(),
@@ -535,11 +551,11 @@ async fn command_refused_at_an_editor_names_the_waiting_program() {
             timeout: 20.0,
             ..RunCommand::default()
         };
-        let refused = daemon.call(run).await;
-        let error = refused.error.unwrap();
-        assert!(refused.awaiting_input && error.contains(&format!("'{program}'")), "{starts}: {error}");
+        let refusal = daemon.call(run).await;
+        let error = refusal.error.unwrap();
+        assert!(refusal.awaiting_input && error.contains(&format!("'{program}'")), "{starts}: {error}");
         assert_eq!(error.contains("keys; press them"), full_screen, "{error}");
-        assert!(!refused.screen_content.unwrap().contains("echo typed"));
+        assert!(!refusal.screen_content.unwrap().contains("echo typed"));
     }
     daemon.stop().await;
 }
@@ -571,13 +587,13 @@ async fn leftover_screen_of_a_program_is_named_with_a_remedy() {
 async fn wait_matched_only_by_typed_text_times_out() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let typed = SendInput {
+    let typed_input = SendInput {
         pattern: Some("DEPLOY_OK".to_owned()),
         timeout: Some(0.5),
         ..input(&session.id, "./deploy.sh && echo DEPLOY_OK\n")
     };
-    let waited = daemon.call(typed).await.waited.unwrap();
-    assert_eq!((waited.reason, waited.match_text, waited.in_echo), (AwaitReason::Timeout, None, true));
+    let wait_reply = daemon.call(typed_input).await.waited.unwrap();
+    assert_eq!((wait_reply.reason, wait_reply.match_text, wait_reply.in_echo), (AwaitReason::Timeout, None, true));
     let wait = AwaitOutput {
         session_id: session.id.clone(),
         pattern: "DEPLOY_OK".to_owned(),
@@ -585,9 +601,9 @@ async fn wait_matched_only_by_typed_text_times_out() {
         since: Some(Since::Input),
         ..AwaitOutput::default()
     };
-    let waited = daemon.call(wait).await;
-    assert_eq!((waited.reason, waited.match_text, waited.in_echo), (AwaitReason::Timeout, None, true));
-    assert!(waited.timeout_occurred && waited.error.unwrap().contains("only the text that was typed"));
+    let wait_reply = daemon.call(wait).await;
+    assert_eq!((wait_reply.reason, wait_reply.match_text, wait_reply.in_echo), (AwaitReason::Timeout, None, true));
+    assert!(wait_reply.timeout_occurred && wait_reply.error.unwrap().contains("only the text that was typed"));
     let machine = json!({"name": "deploy", "initial_state": "type", "states": {
         "type": {"action": {"tool": "send_input", "params": {"session_id": session.id, "input_text": "false && echo DEPLOY_OK\n",
             "pattern": "DEPLOY_OK", "timeout": 0.5}},

@@ -59,7 +59,7 @@ fn recorded_pids(daemon: &TestDaemon) -> Vec<i32> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn lives(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
@@ -81,7 +81,7 @@ async fn conditions_and_variables_see_the_fields_of_a_result() {
     let run = daemon.run(calling_machine("run_node", &json!({"node_id": "refuse"}), &bad)).await;
     assert_eq!(run.final_state.as_deref(), Some("bad"), "{run:#?}");
     let run = daemon.run(calling_machine("run_node", &json!({"node_id": "refuse"}), &json!([]))).await;
-    assert_eq!(run.status, "failed", "a failed result is a failed action");
+    assert_eq!(run.status, "failed", "a node that fails makes the action fail");
     assert!(run.error.unwrap().starts_with("State 'call' failed: "));
 }
 
@@ -111,8 +111,9 @@ async fn invalid_call_is_refused_in_advance_or_named() {
 #[tokio::test]
 async fn call_ends_with_its_timeout_and_with_its_run() {
     let daemon = project().await;
-    let late = json!([{"condition": {"field_equals": {"error_type": "timeout"}}, "next_state": "late"}]);
-    let run = daemon.run(calling_machine("run_node", &json!({"node_id": "slow", "timeout": 0.3}), &late)).await;
+    let timeout_transition = json!([{"condition": {"field_equals": {"error_type": "timeout"}}, "next_state": "late"}]);
+    let run =
+        daemon.run(calling_machine("run_node", &json!({"node_id": "slow", "timeout": 0.3}), &timeout_transition)).await;
     assert_eq!(run.final_state.as_deref(), Some("late"), "{run:#?}");
     let mut limited = calling_machine("run_graph", &json!({"graph_id": "long"}), &json!([]));
     limited["states"]["call"]["timeout"] = json!(0.5);
@@ -121,7 +122,7 @@ async fn call_ends_with_its_timeout_and_with_its_run() {
     let run = daemon.begin(calling_machine("run_node", &json!({"node_id": "slow"}), &json!([]))).await;
     eventually("all three nodes run", async || recorded_pids(&daemon).len() == 3).await;
     daemon.call(steplatch_protocol::CancelWorkflow { run_id: run }).await;
-    eventually("all nodes end", async || !recorded_pids(&daemon).into_iter().any(lives)).await;
+    eventually("all nodes end", async || !recorded_pids(&daemon).into_iter().any(is_running)).await;
     let under_way = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
     assert_eq!(daemon.call(under_way).await.runs, []);
     daemon.stop().await;
@@ -136,11 +137,11 @@ async fn interrupted_call_is_in_doubt_and_not_repeated() {
     let graph = daemon.begin(calling_machine("run_graph", &json!({"graph_id": "long"}), &failed)).await;
     eventually("both nodes run", async || recorded_pids(&daemon).len() == 2).await;
     let daemon = daemon.restarted().await;
-    let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
-    let node = daemon.call(over(&node)).await;
+    let wait_for_end = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
+    let node = daemon.call(wait_for_end(&node)).await;
     assert_eq!((node.status.as_str(), node.final_state.as_deref()), ("completed", Some("doubt")), "{:?}", node.error);
     // The graph's run continued, with its step in doubt as its result.
-    let graph = daemon.call(over(&graph)).await;
+    let graph = daemon.call(wait_for_end(&graph)).await;
     assert_eq!(
         (graph.status.as_str(), graph.final_state.as_deref()),
         ("completed", Some("failed")),
@@ -148,6 +149,6 @@ async fn interrupted_call_is_in_doubt_and_not_repeated() {
         graph.error
     );
     assert!(result(&graph)["run_id"].is_string(), "{graph:#?}");
-    assert_eq!(recorded_pids(&daemon).len(), 2, "each was called once");
+    assert_eq!(recorded_pids(&daemon).len(), 2, "each node was called once");
     daemon.stop().await;
 }

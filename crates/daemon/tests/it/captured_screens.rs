@@ -205,11 +205,11 @@ async fn run(
         wait_seconds: Some(120.0),
         ..RunWorkflow::default()
     };
-    let ended = daemon.call(verb).await;
-    if ended.status == "waiting" {
-        daemon.call(CancelWorkflow { run_id: ended.run_id.clone() }).await;
+    let reply = daemon.call(verb).await;
+    if reply.status == "waiting" {
+        daemon.call(CancelWorkflow { run_id: reply.run_id.clone() }).await;
     }
-    let status = format!("{} {}", ended.status, ended.error.unwrap_or_default());
+    let status = format!("{} {}", reply.status, reply.error.unwrap_or_default());
     (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
@@ -235,12 +235,12 @@ async fn check_programs(programs: Vec<Program>) {
         let definition = captured.workflow_definition;
         let given = program.argument.map(|(name, value, _)| (name, value));
         for _ in 0..2 {
-            let again = run(&daemon, &folder, &definition, None, given.as_slice()).await;
-            assert_eq!(again, ("completed".to_owned(), program.done.to_owned()), "{definition:#}");
+            let second_reply = run(&daemon, &folder, &definition, None, given.as_slice()).await;
+            assert_eq!(second_reply, ("completed".to_owned(), program.done.to_owned()), "{definition:#}");
         }
         if let Some((name, value, other)) = program.argument {
-            let again = run(&daemon, &folder, &definition, None, &[(name, other)]).await;
-            assert_eq!(again, ("completed".to_owned(), program.done.replace(value, other)), "{definition:#}");
+            let second_reply = run(&daemon, &folder, &definition, None, &[(name, other)]).await;
+            assert_eq!(second_reply, ("completed".to_owned(), program.done.replace(value, other)), "{definition:#}");
         }
         for (part, other, goes_on) in program.changes {
             let changed = program.text.replacen(part, other, 1);

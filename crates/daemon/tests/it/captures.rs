@@ -79,9 +79,10 @@ fn actions(acts: &[Act]) -> Vec<Value> {
                 actions.extend([command("bash create".to_owned()), read, command("bash finish {JOB}".to_owned())]);
             }
             Act::Dialog(questions) => {
-                let typed = json!({"input_text": format!("bash dialog {}\n", questions.join(" "))});
-                let typed = std::iter::once(typed).chain(questions.iter().enumerate().map(|(n, q)| answer(q, n)));
-                actions.extend(typed.map(|mut params| {
+                let typed_input = json!({"input_text": format!("bash dialog {}\n", questions.join(" "))});
+                let typed_input =
+                    std::iter::once(typed_input).chain(questions.iter().enumerate().map(|(n, q)| answer(q, n)));
+                actions.extend(typed_input.map(|mut params| {
                     params["until"] = "input".into();
                     params["timeout"] = 60.into();
                     json!({"tool": "send_input", "params": params})
@@ -121,8 +122,8 @@ async fn run(daemon: &TestDaemon, folder: &Path, machine: Value, session: Option
         wait_seconds: Some(120.0),
         ..RunWorkflow::default()
     };
-    let ended = daemon.call(verb).await;
-    (ended, fs::read_to_string(folder.join("log")).unwrap_or_default())
+    let reply = daemon.call(verb).await;
+    (reply, fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
 /// Performs the acts, captures them, and performs the captured machine twice.
@@ -141,8 +142,8 @@ async fn round_trip(acts: &[Act]) -> Result<(), TestCaseError> {
     let captured = daemon.call(capture).await;
     prop_assert!(captured.success && captured.undecided.is_empty(), "{:#?}", captured);
     for _ in 0..2 {
-        let (again, given_again) = run(&daemon, &folder, captured.workflow_definition.clone(), None).await;
-        prop_assert_eq!(&again.status, "completed", "{:#?}\n{:#}", again, captured.workflow_definition);
+        let (second_reply, given_again) = run(&daemon, &folder, captured.workflow_definition.clone(), None).await;
+        prop_assert_eq!(&second_reply.status, "completed", "{:#?}\n{:#}", second_reply, captured.workflow_definition);
         prop_assert_eq!(&given_again, &given, "{:#}", captured.workflow_definition);
     }
     prop_assert!(!captured.workflow_definition.to_string().contains(SECRET));

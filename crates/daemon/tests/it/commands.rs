@@ -24,18 +24,18 @@ async fn commands_run_in_the_terminal_or_a_separate_shell() {
         ])),
         "close": {"action": {"tool": "exit_terminal"}}
     });
-    let ended = daemon.run(json!({"initial_state": "alone", "states": states})).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.final_variables["set_output"], "1\n2\n3");
-    assert_eq!(ended.final_variables["show_output"], "kept{{}} it's\n3");
+    let reply = daemon.run(json!({"initial_state": "alone", "states": states})).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    assert_eq!(reply.final_variables["set_output"], "1\n2\n3");
+    assert_eq!(reply.final_variables["show_output"], "kept{{}} it's\n3");
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
 
     let failing = json!({"initial_state": "build", "states": {"build": command("echo oh no >&2; exit 3", &json!([]))}});
-    let ended = daemon.run(failing).await;
-    assert_eq!(ended.status, "failed", "{ended:?}");
-    let error = ended.error.unwrap();
+    let reply = daemon.run(failing).await;
+    assert_eq!(reply.status, "failed", "{reply:?}");
+    let error = reply.error.unwrap();
     assert!(error.starts_with("State 'build' failed: "), "{error}");
-    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0, "a failed run leaves no shell");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0, "a failed run leaves no shell open");
     daemon.stop().await;
 }
 
@@ -55,9 +55,9 @@ async fn command_across_a_daemon_restart_runs_once() {
         .await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.final_variables["build_output"], "once");
+    let reply = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    assert_eq!(reply.final_variables["build_output"], "once");
     daemon.stop().await;
 }
 
@@ -84,9 +84,9 @@ async fn finally_state_cleans_up_after_failure_and_restart() {
     eventually("the run cleans up", cleaning).await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("fail")), "{ended:?}");
-    assert_eq!(ended.error.as_deref(), Some("State 'fail' failed: no"));
+    let reply = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some("fail")), "{reply:?}");
+    assert_eq!(reply.error.as_deref(), Some("State 'fail' failed: no"));
     assert!(!folder.path().join("made").exists());
     daemon.stop().await;
 }
@@ -100,29 +100,29 @@ async fn secret_reference_reaches_the_command_and_no_report() {
         "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &on_success("done")),
         "done": {"action": {"tool": "return", "params": {"result": "{count_output}"}}}
     });
-    let ended = daemon.run(json!({"initial_state": "count", "states": states})).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    let reported = serde_json::to_string(&ended).unwrap();
+    let reply = daemon.run(json!({"initial_state": "count", "states": states})).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    let reported = serde_json::to_string(&reply).unwrap();
     assert!(
         reported.contains("••••••") && !reported.contains(&home) && !reported.contains("secret:HOME\":"),
         "{reported}"
     );
     let missing = json!({"initial_state": "a", "states": {"a": command("echo {secret:NO_SUCH}", &json!([]))}});
-    let refused = daemon.run(missing).await;
-    assert!(refused.error.unwrap().contains("secret NO_SUCH was not found"));
+    let refusal = daemon.run(missing).await;
+    assert!(refusal.error.unwrap().contains("secret NO_SUCH was not found"));
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn failed_run_keeps_the_last_screens_of_its_terminals() {
     let daemon = TestDaemon::new().await;
-    let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": on_success(next)});
+    let typing_state = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": on_success(next)});
     let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": on_success(next)});
     let states = json!({
-        "one": open("type"), "type": typed("echo in-the-$((1))st\n", "two"),
-        "two": open("again"), "again": typed("echo in-the-$((2))nd\n", "fail"),
+        "one": open("type"), "type": typing_state("echo in-the-$((1))st\n", "two"),
+        "two": open("again"), "again": typing_state("echo in-the-$((2))nd\n", "fail"),
         "fail": {"action": {"tool": "fail", "params": {"message": "no"}}},
-        "clean": typed("clear\n", "close"), "close": {"action": {"tool": "exit_terminal"}}
+        "clean": typing_state("clear\n", "close"), "close": {"action": {"tool": "exit_terminal"}}
     });
     for finally in [Value::Null, "clean".into()] {
         let mut document = json!({"initial_state": "one", "states": states.clone()});
@@ -131,10 +131,10 @@ async fn failed_run_keeps_the_last_screens_of_its_terminals() {
         } else {
             document["finally"] = finally;
         }
-        let ended = daemon.run(document).await;
-        assert_eq!(ended.status, "failed", "{ended:?}");
-        assert!(ended.last_screen.as_deref().unwrap().contains("in-the-2nd"), "{ended:?}");
-        let screens: Vec<&String> = ended.last_screens.values().collect();
+        let reply = daemon.run(document).await;
+        assert_eq!(reply.status, "failed", "{reply:?}");
+        assert!(reply.last_screen.as_deref().unwrap().contains("in-the-2nd"), "{reply:?}");
+        let screens: Vec<&String> = reply.last_screens.values().collect();
         assert_eq!(screens.len(), 2, "{screens:?}");
         assert!(screens.iter().any(|screen| screen.contains("in-the-1st")), "{screens:?}");
         assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);

@@ -25,7 +25,7 @@ async fn terminal_is_opened_used_read_and_closed() {
     let daemon = TestDaemon::new().await;
     let opened = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
     assert!(opened.success && opened.pid.is_some() && opened.timestamp.is_some());
-    let sent = daemon
+    let send_reply = daemon
         .call(SendInput {
             session_id: "build".into(),
             input_text: "cd /; echo a$((1+1))\n".into(),
@@ -33,8 +33,8 @@ async fn terminal_is_opened_used_read_and_closed() {
             ..Default::default()
         })
         .await;
-    assert!(sent.success && sent.offset.is_some());
-    assert_eq!((sent.exit_code, sent.process_running), (Some(0), Some(true)));
+    assert!(send_reply.success && send_reply.offset.is_some());
+    assert_eq!((send_reply.exit_code, send_reply.process_running), (Some(0), Some(true)));
     let found = daemon
         .call(AwaitOutput {
             session_id: opened.session_id.clone(),
@@ -47,8 +47,8 @@ async fn terminal_is_opened_used_read_and_closed() {
     let screen = daemon.call(GetScreenContent { session_id: "build".into(), ..Default::default() }).await;
     assert_eq!(screen.cwd.as_deref(), Some("/"));
     assert!(screen.screen_content.unwrap().contains("a2"));
-    let listed = daemon.call(ListTerminalSessions {}).await;
-    assert_eq!((listed.total_sessions, listed.sessions[0].opened_by.as_deref()), (1, Some("test")));
+    let listing = daemon.call(ListTerminalSessions {}).await;
+    assert_eq!((listing.total_sessions, listing.sessions[0].opened_by.as_deref()), (1, Some("test")));
     let closed = daemon.call(ExitTerminal { session_id: opened.session_id, ..Default::default() }).await;
     assert_eq!((closed.message.as_str(), closed.survivors), ("Session destroyed", vec![]));
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
@@ -58,16 +58,22 @@ async fn terminal_is_opened_used_read_and_closed() {
 #[tokio::test]
 async fn errors_name_the_problem_and_the_remedy() {
     let daemon = TestDaemon::with(steplatch_terminal::Options { most: 2, ..Default::default() }).await;
-    let none =
+    let no_terminal =
         daemon.call(SendInput { session_id: "ghost".into(), input_text: "x".into(), ..Default::default() }).await;
-    assert_eq!(none.error.unwrap(), "Session 'ghost' not found; no sessions are open: open one with open_terminal");
+    assert_eq!(
+        no_terminal.error.unwrap(),
+        "Session 'ghost' not found; no sessions are open: open one with open_terminal"
+    );
     let shell = daemon.call(OpenTerminal { shell: "no-such-shell".into(), ..bash() }).await;
     assert_eq!(shell.error.unwrap(), "program 'no-such-shell' was not found; install it, or give its full path");
     let folder = daemon.call(OpenTerminal { working_directory: Some("/no/such".into()), ..bash() }).await;
     assert_eq!(folder.error.unwrap(), "working_directory '/no/such' does not exist");
     let one = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
-    let taken = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
-    assert_eq!(taken.error.unwrap(), format!("the name 'one' is taken by {}; choose another one", one.session_id));
+    let answer_reply = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
+    assert_eq!(
+        answer_reply.error.unwrap(),
+        format!("the name 'one' is taken by {}; choose another one", one.session_id)
+    );
     let id = one.session_id.clone();
     let like_id = daemon.call(OpenTerminal { name: Some(id.clone()), ..bash() }).await;
     assert_eq!(like_id.error.unwrap(), format!("the name '{id}' looks like a session_id; choose another one"));
@@ -90,8 +96,8 @@ async fn errors_name_the_problem_and_the_remedy() {
     assert!(key.error.unwrap().starts_with("'hyper-q' is not a key"));
     let signal = daemon.call(SendSignal { session_id: "one".into(), signal: "BOOM".into() }).await;
     assert!(signal.error.unwrap().starts_with("'BOOM' is not a signal"));
-    let gone = daemon.call(ExitTerminal { session_id: "ghost".into(), ..Default::default() }).await;
-    assert_eq!((gone.success, gone.message.as_str()), (false, "Session not found"));
+    let missing_reply = daemon.call(ExitTerminal { session_id: "ghost".into(), ..Default::default() }).await;
+    assert_eq!((missing_reply.success, missing_reply.message.as_str()), (false, "Session not found"));
     let state = daemon.call(ListWorkflowRuns { state: Some("bogus".into()), ..Default::default() }).await;
     let error = "Invalid state: bogus; states are pending, running, waiting, completed, failed, cancelled";
     assert_eq!(state.error.as_deref(), Some(error));
@@ -106,13 +112,13 @@ async fn terminal_of_an_ended_program_stays_readable() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.type_in("echo last words; exit 5\n").await;
-    let ended = session.wait_for("never", 10.0).await;
-    assert_eq!((ended.reason, ended.exit_code), (AwaitReason::Exit, Some(5)));
+    let reply = session.wait_for("never", 10.0).await;
+    assert_eq!((reply.reason, reply.exit_code), (AwaitReason::Exit, Some(5)));
     let read = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!((read.process_running, read.exit_code), (false, Some(5)));
     assert!(read.screen_content.unwrap().contains("last words"));
-    let sent = session.type_in("more\n").await;
-    assert_eq!(sent.error.unwrap(), "its program has ended with exit code 5");
+    let send_reply = session.type_in("more\n").await;
+    assert_eq!(send_reply.error.unwrap(), "its program has ended with exit code 5");
 }
 
 #[tokio::test]
@@ -128,11 +134,11 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
         limit,
         ..Default::default()
     };
-    let whole = daemon.call(read(None, None)).await;
-    let text = whole.screen_content.unwrap();
-    let omitted = whole.omitted.unwrap();
+    let full_reply = daemon.call(read(None, None)).await;
+    let text = full_reply.screen_content.unwrap();
+    let omitted = full_reply.omitted.unwrap();
     let tail = omitted.tail.unwrap();
-    assert!(whole.truncated && text.len() + tail.len() <= 10_000);
+    assert!(full_reply.truncated && text.len() + tail.len() <= 10_000);
     assert!(text.contains("\n10\n") && tail.contains("over_2"));
     // Neither part has text of ours, and the omitted lines lie between the two.
     let after_prompt = text.split_once("\n1\n").unwrap().1;
@@ -142,7 +148,7 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
             .chain(tail.split("over_2").next().unwrap().lines())
             .all(|line| line.parse::<u32>().is_ok())
     );
-    assert_eq!(omitted.offset, whole.next_offset.unwrap());
+    assert_eq!(omitted.offset, full_reply.next_offset.unwrap());
     let (mut offset, mut pages) = (0, String::new());
     loop {
         let part = daemon.call(read(Some(offset), Some(3000))).await;
@@ -154,7 +160,10 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
     }
     let lines: Vec<u32> = pages.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(lines, (1..=5000).collect::<Vec<_>>());
-    assert!(pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"), "pages are exactly the printed text");
+    assert!(
+        pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"),
+        "the pages are exactly the printed text"
+    );
     let tail = GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(3), ..read(None, None) };
     let tail = daemon.call(tail).await.screen_content.unwrap();
     assert!(tail.starts_with("5000\nover_2\n"), "{tail}");
@@ -165,7 +174,7 @@ async fn secret_is_masked_wherever_it_reappears() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.type_in("read -p 'secret: ' s; echo \"got $s\"\n").await;
-    let typed = daemon
+    let input_reply = daemon
         .call(SendInput {
             session_id: session.id.clone(),
             input_text: "hunter2!\n".into(),
@@ -173,7 +182,7 @@ async fn secret_is_masked_wherever_it_reappears() {
             ..Default::default()
         })
         .await;
-    assert!(!typed.screen_content.unwrap().contains("hunter2"));
+    assert!(!input_reply.screen_content.unwrap().contains("hunter2"));
     assert_eq!(session.expect_text("got .*").await, "got ••••••");
     assert!(!session.screen().await.contains("hunter2"));
 }
@@ -233,8 +242,8 @@ async fn wait_can_be_for_the_prompt_or_for_quiet() {
     let prompt = daemon.call(until(AwaitUntil::Prompt)).await;
     assert_eq!((prompt.reason, prompt.exit_code), (AwaitReason::Prompt, Some(1)));
     assert_eq!(daemon.call(until(AwaitUntil::Quiet)).await.reason, AwaitReason::Quiet);
-    let none = daemon.call(until(AwaitUntil::Match)).await;
-    assert!(none.error.unwrap().starts_with("pattern is required"));
+    let timeout_reply = daemon.call(until(AwaitUntil::Match)).await;
+    assert!(timeout_reply.error.unwrap().starts_with("pattern is required"));
 }
 
 #[tokio::test]
@@ -259,14 +268,14 @@ async fn new_subscriber_sees_the_screen_and_then_new_output() {
             return;
         }
     }
-    panic!("the end was not reported");
+    panic!("no event reported the end");
 }
 
 #[tokio::test]
 async fn recording_subscriber_receives_no_secrets() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let shown = |events: Vec<Value>| -> String {
+    let output_of = |events: Vec<Value>| -> String {
         let bytes = events.iter().filter_map(|event| STANDARD.decode(event["bytes"].as_str()?).ok());
         String::from_utf8(bytes.flatten().collect()).unwrap()
     };
@@ -293,7 +302,7 @@ async fn recording_subscriber_receives_no_secrets() {
     let mut reported = Vec::new();
     let all = loop {
         reported.push(events.next().await.unwrap());
-        let so_far = shown(reported.clone());
+        let so_far = output_of(reported.clone());
         if so_far.contains("hunt_over") {
             break so_far;
         }
@@ -301,9 +310,9 @@ async fn recording_subscriber_receives_no_secrets() {
     assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");
     // A possible beginning of a secret is sent with what follows, and with the end at the latest.
     session.type_in("echo; printf hun; exec true\n").await;
-    let mut last = shown(vec![events.next().await.unwrap()]);
+    let mut last = output_of(vec![events.next().await.unwrap()]);
     while !last.trim_end_matches("\x1b[?2004l\r").ends_with("\nhun") {
-        last.push_str(&shown(vec![events.next().await.unwrap()]));
+        last.push_str(&output_of(vec![events.next().await.unwrap()]));
     }
 }
 
@@ -325,12 +334,12 @@ async fn exchange(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value
     let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
     stream.write_all(lines.as_bytes()).await.unwrap();
     let mut reader = BufReader::new(stream).lines();
-    let mut answered = Vec::new();
-    while answered.len() < answers {
+    let mut messages = Vec::new();
+    while messages.len() < answers {
         let line = tokio::time::timeout(Duration::from_secs(60), reader.next_line()).await.unwrap().unwrap().unwrap();
-        answered.push(serde_json::from_str(&line).unwrap());
+        messages.push(serde_json::from_str(&line).unwrap());
     }
-    answered
+    messages
 }
 
 #[tokio::test]
@@ -350,8 +359,8 @@ async fn invalid_messages_are_answered_and_the_connection_stays() {
 #[tokio::test]
 async fn client_of_a_newer_version_learns_the_spoken_version() {
     let daemon = TestDaemon::new().await;
-    let refused = daemon.client().call(Hello { protocol_version: 99, ..Default::default() }).await;
-    let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    let refused_reply = daemon.client().call(Hello { protocol_version: 99, ..Default::default() }).await;
+    let Err(CallError::Refused(refusal)) = refused_reply else { panic!("{refused_reply:?}") };
     assert_eq!(refusal.code, ErrorCode::UnsupportedProtocol);
     assert!(refusal.error.contains("speaks protocol 1, this client speaks 99; restart it with"), "{}", refusal.error);
 }
@@ -380,10 +389,10 @@ async fn terminals_outlive_their_clients() {
     let open =
         "{\"type\":\"command\",\"command_type\":\"OPEN_TERMINAL\",\"params\":{\"name\":\"kept\"},\"request_id\":1}\n";
     assert_eq!(exchange(&daemon, open, 1).await[0]["success"], true);
-    let kept = daemon
+    let terminal = daemon
         .call(SendInput { session_id: "kept".into(), input_text: "echo here\n".into(), ..Default::default() })
         .await;
-    assert!(kept.success, "{:?}", kept.error);
+    assert!(terminal.success, "{:?}", terminal.error);
 }
 
 #[tokio::test]
@@ -395,9 +404,9 @@ async fn wait_ends_when_its_client_disconnects() {
                       "params": {"session_id": session.id, "pattern": "never", "timeout": 3000}});
     stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    let mut rest = Vec::new();
+    let mut remaining_bytes = Vec::new();
     // The daemon also closes the connection, instead of waiting for fifty minutes.
-    tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut remaining_bytes)).await.unwrap().unwrap();
     assert_eq!(daemon.call(DaemonStatus {}).await.clients, 1);
 }
 
@@ -409,7 +418,7 @@ async fn stopping_closes_terminals_and_connections() {
     let pid = session.expect_text(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
     let socket = daemon.place().socket();
     daemon.stop().await;
-    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash went with the daemon");
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash exits with the daemon");
     assert!(!socket.exists());
 }
 
@@ -439,17 +448,21 @@ async fn exact_output_in_a_live_and_a_fresh_shell() {
     let session = daemon.bash().await;
     let result = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
     assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "a\nb", Some(3)), "{result:?}");
-    let kept = daemon.call(run(Some(&session.id), "echo $PWD $x")).await;
-    assert_eq!((kept.output.as_str(), kept.exit_code), ("/tmp 7\n", Some(0)));
-    let fresh = daemon.call(run(None, "echo x=$x; no-such-program")).await;
-    assert!(fresh.output.starts_with("x=\n") && fresh.output.contains("not found"), "{}", fresh.output);
-    assert_eq!((fresh.exit_code, fresh.session_id), (Some(127), None));
+    let live_reply = daemon.call(run(Some(&session.id), "echo $PWD $x")).await;
+    assert_eq!((live_reply.output.as_str(), live_reply.exit_code), ("/tmp 7\n", Some(0)));
+    let fresh_reply = daemon.call(run(None, "echo x=$x; no-such-program")).await;
+    assert!(
+        fresh_reply.output.starts_with("x=\n") && fresh_reply.output.contains("not found"),
+        "{}",
+        fresh_reply.output
+    );
+    assert_eq!((fresh_reply.exit_code, fresh_reply.session_id), (Some(127), None));
     let slow = RunCommand { timeout: 2.0, ..run(None, "echo begun; sleep 1000") };
     let slow = daemon.call(slow).await;
     assert!(slow.timed_out && !slow.success && slow.output == "begun\n", "{slow:?}");
-    let left = slow.session_id.unwrap();
-    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow operation continues");
-    let busy = daemon.call(run(Some(&left), "echo more")).await;
+    let slow_session = slow.session_id.unwrap();
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow command still runs");
+    let busy = daemon.call(run(Some(&slow_session), "echo more")).await;
     assert!(busy.error.unwrap().starts_with("the shell is busy, 'sleep' runs in the foreground"));
     let python = daemon
         .open(OpenTerminal {
@@ -526,14 +539,14 @@ async fn takeover_names_the_person_and_then_the_changes() {
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
     let (joined, events) = person.subscribe(attach).await.unwrap();
     assert!(joined.success, "{:?}", joined.error);
-    let refused = session.type_in("echo mine\n").await;
-    assert!(!refused.success);
-    let error = refused.error.unwrap();
+    let refusal = session.type_in("echo mine\n").await;
+    assert!(!refusal.success);
+    let error = refusal.error.unwrap();
     assert!(error.starts_with(&format!("{user} has held this terminal since 20")), "{error}");
     assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].held_by.as_deref(), Some(user.as_str()));
     let id = session.id.clone();
     let signalled = daemon.call(SendSignal { session_id: id.clone(), signal: "INT".into() }).await;
-    assert!(signalled.error.unwrap().starts_with(&format!("{user} has held")), "signals are writes");
+    assert!(signalled.error.unwrap().starts_with(&format!("{user} has held")), "signals count as writes");
     let closed = daemon.call(ExitTerminal { session_id: id.clone(), ..Default::default() }).await;
     assert!(!closed.success && closed.message.starts_with(&format!("{user} has held")), "{closed:?}");
     let result = daemon.call(run(Some(&id), "echo mine")).await;
@@ -547,24 +560,24 @@ async fn takeover_names_the_person_and_then_the_changes() {
             ..WriteTerminal::default()
         })
     };
-    assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "not without the key");
+    assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "input without the hold key is refused");
     assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);
     session.expect_text("hers-42").await;
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
-    assert_eq!(screen.handed_back, None, "not while she holds the terminal");
+    assert_eq!(screen.handed_back, None, "no note while the person holds the terminal");
     // Disconnecting has the same effect as handing back.
     drop(events);
     drop(person);
     let reported = loop {
-        let sent = session.type_in("\n").await;
-        if sent.success {
-            break sent.handed_back.unwrap();
+        let send_reply = session.type_in("\n").await;
+        if send_reply.success {
+            break send_reply.handed_back.unwrap();
         }
     };
     assert_eq!(reported.by, user);
     assert!(reported.output.contains("hers-42"), "{}", reported.output);
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
-    assert_eq!(screen.handed_back, None, "told once");
+    assert_eq!(screen.handed_back, None, "the note is sent only once");
     daemon.stop().await;
 }
 
@@ -575,8 +588,8 @@ async fn hidden_password_is_masked_wherever_it_reappears() {
     session.type_in("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
     session.expect_text("Password: $").await;
     session.type_in("hunter2 and more\n").await;
-    let seen = session.expect_text("^it is .*").await;
-    assert_eq!(seen, "it is ••••••");
+    let seen_text = session.expect_text("^it is .*").await;
+    assert_eq!(seen_text, "it is ••••••");
     assert!(!session.screen().await.contains("hunter2"));
     let mode = ContentMode::History;
     let history = daemon
@@ -585,13 +598,13 @@ async fn hidden_password_is_masked_wherever_it_reappears() {
     assert!(!history.screen_content.unwrap().contains("hunter2"));
     let until = AwaitUntil::Prompt;
     daemon.call(AwaitOutput { session_id: session.id.clone(), until, timeout: 20.0, ..AwaitOutput::default() }).await;
-    let listed = daemon.call(run(Some(&session.id), "mkdir -p ~/'hunter2 and more'; cd ~/'hunter2 and more'")).await;
-    assert!(listed.success, "{listed:?}");
+    let listing = daemon.call(run(Some(&session.id), "mkdir -p ~/'hunter2 and more'; cd ~/'hunter2 and more'")).await;
+    assert!(listing.success, "{listing:?}");
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert!(screen.cwd.unwrap().ends_with("/••••••"));
     let other = daemon.bash().await;
-    let said = daemon.call(run(Some(&other.id), "echo hunter2 and more")).await;
-    assert_eq!(said.output, "hunter2 and more\n", "elsewhere these may be ordinary words");
+    let other_output = daemon.call(run(Some(&other.id), "echo hunter2 and more")).await;
+    assert_eq!(other_output.output, "hunter2 and more\n", "words of the password are not masked in another terminal");
     daemon.stop().await;
 }
 
@@ -605,8 +618,8 @@ async fn secret_cannot_be_read_character_by_character() {
         ..SendInput::default()
     };
     // Registered as a secret before it is shown.
-    let typed = SendInput { input_text: "FLOWTOKEN-99".to_owned(), secret: true, ..secret.clone() };
-    daemon.call(typed).await;
+    let typed_input = SendInput { input_text: "FLOWTOKEN-99".to_owned(), secret: true, ..secret.clone() };
+    daemon.call(typed_input).await;
     daemon.call(SendInput { input_text: "\u{15}".to_owned(), ..secret.clone() }).await;
     daemon.call(secret).await;
     bash.expect_text("(?m)^after").await;
@@ -626,10 +639,11 @@ async fn secret_cannot_be_read_character_by_character() {
             break;
         }
         offset = next;
-        let shown = page.screen_content.unwrap();
-        read.push_str(shown.split("[…").next().unwrap_or_default());
+        let displayed_text = page.screen_content.unwrap();
+        read.push_str(displayed_text.split("[…").next().unwrap_or_default());
     }
-    let plain: String = read.chars().filter(|shown| *shown != '•' && !shown.is_whitespace()).collect();
+    let plain: String =
+        read.chars().filter(|displayed_text| *displayed_text != '•' && !displayed_text.is_whitespace()).collect();
     assert!(plain.contains("before") && plain.contains("after"), "{read:?}");
     assert!(!plain.contains("TOKEN") && !plain.contains("-99"), "{read:?}");
     daemon.stop().await;

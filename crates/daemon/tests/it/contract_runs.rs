@@ -71,7 +71,7 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
         let (_, mut events) = daemon.client().subscribe(follow).await.unwrap();
         let mut last = Value::Null;
         for _ in 0..count {
-            last = events.next().await.expect("the events end with the run");
+            last = events.next().await.expect("events continue until the run has finished");
         }
         let cancelled = daemon.call(CancelWorkflow { run_id: started.run_id.clone() }).await;
         assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "after {last}: {cancelled:?}");
@@ -87,7 +87,7 @@ async fn run_can_be_cancelled_after_each_of_its_events() {
     }
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
-    assert_eq!(daemon.call(running).await.runs, [], "no nested run is left either");
+    assert_eq!(daemon.call(running).await.runs, [], "no nested run remains");
     daemon.stop().await;
 }
 
@@ -105,8 +105,8 @@ async fn ended_run_ignores_later_requests() {
     let states: Vec<&str> = before.iter().map(|(record, _)| record.state.as_str()).collect();
     assert_eq!(states, ["completed", "failed", "cancelled"]);
     for run_id in runs.clone() {
-        let ended = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
-        assert!(ended.success && ended.message.starts_with("Run was already over"), "{ended:?}");
+        let reply = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
+        assert!(reply.success && reply.message.starts_with("Run was already over"), "{reply:?}");
         assert!(!daemon.call(PauseWorkflow { run_id: run_id.clone() }).await.success);
         assert!(!daemon.call(ResumeWorkflow { run_id: run_id.clone() }).await.success);
         assert!(
@@ -139,8 +139,8 @@ async fn run_continues_with_its_original_definition() {
         let answer =
             AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let ended = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
-        assert_eq!(ended.final_state.as_deref(), Some(end));
+        let reply = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
+        assert_eq!(reply.final_state.as_deref(), Some(end));
     }
     daemon.stop().await;
 }
@@ -169,7 +169,7 @@ async fn concurrent_starts_with_one_key_give_one_run() {
 async fn finished_runs_expire_and_unfinished_runs_do_not() {
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
-    let kept_for = RetentionPolicy::default().time.expect("finished runs have an age");
+    let kept_for = RetentionPolicy::default().time.expect("finished runs have a maximum age by default");
     let waiting = daemon.call(start_request(asking_machine("rest"))).await.run_id;
     let finished = daemon.run(sleeping_machine(0.0)).await.run_id;
     clock.advance(Duration::from_secs(1));
@@ -186,8 +186,8 @@ async fn finished_runs_expire_and_unfinished_runs_do_not() {
         !known(&finished)
     })
     .await;
-    let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    assert!(gone.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
+    let missing_reply = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None, ..GetRun::default() }).await;
+    assert!(missing_reply.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
     daemon.stop().await;
 }
 
@@ -203,8 +203,8 @@ async fn saved_workflow_runs_by_name_with_and_without_waiting() {
         wait,
         ..ExecuteWorkflow::default()
     };
-    let ended = daemon.call(execute(json!(0.01), true)).await;
-    assert_eq!((ended.success, ended.state.as_str(), ended.result), (true, "completed", Some(json!({}))));
+    let reply = daemon.call(execute(json!(0.01), true)).await;
+    assert_eq!((reply.success, reply.state.as_str(), reply.result), (true, "completed", Some(json!({}))));
     let running = daemon.call(execute(json!("60"), false)).await;
     assert_eq!((running.success, running.state.as_str(), &running.result), (true, "running", &None));
     daemon.call(CancelWorkflow { run_id: running.run_id }).await;
@@ -243,27 +243,27 @@ async fn machine_record_has_its_result_and_arguments() {
         wait: true,
         ..ExecuteWorkflow::default()
     };
-    let ended = daemon.call(execute.clone()).await;
-    assert_eq!((ended.state.as_str(), &ended.error), ("completed", &None), "{ended:?}");
-    let reported = serde_json::to_value(record(&daemon, &ended.run_id).await).unwrap();
+    let reply = daemon.call(execute.clone()).await;
+    assert_eq!((reply.state.as_str(), &reply.error), ("completed", &None), "{reply:?}");
+    let reported = serde_json::to_value(record(&daemon, &reply.run_id).await).unwrap();
     for key in ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"] {
         assert!(reported.get(key).is_some(), "{key} of {reported}");
     }
     assert_eq!((&reported["result"], &reported["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
     assert_eq!((&reported["input"], &reported["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
-    let events = events(&daemon, &ended.run_id).await;
+    let events = events(&daemon, &reply.run_id).await;
     let (first, last) = (&events[0]["data"], &events.last().unwrap()["data"]);
-    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(ended.run_id), &json!("returns")));
-    assert_eq!((&last["run_id"], &last["result"]), (&json!(ended.run_id), &json!({"GREETING": "hello"})));
+    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(reply.run_id), &json!("returns")));
+    assert_eq!((&last["run_id"], &last["result"]), (&json!(reply.run_id), &json!({"GREETING": "hello"})));
     let daemon = daemon.restarted().await;
-    let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
-    assert_eq!(serde_json::to_value(listed).unwrap(), reported, "another daemon tells the same");
+    let listing = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
+    assert_eq!(serde_json::to_value(listing).unwrap(), reported, "another daemon reports the same record");
     let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
     assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
     // A machine can still use a terminal.
     let terminal = daemon.bash().await.id;
-    let there = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
-    assert_eq!(there.state, "completed", "{there:?}");
+    let execution = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
+    assert_eq!(execution.state, "completed", "{execution:?}");
     daemon.stop().await;
 }
 
@@ -314,13 +314,13 @@ async fn long_result_is_truncated_in_lists_only() {
     );
     definition["return_values"] = json!({"LONG": "long"});
     let started = daemon.call(start_request(definition)).await;
-    let ended =
+    let reply =
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
-    assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    let listing = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
+    assert!(listing.result_shortened && listing.result["LONG"].as_str().unwrap().len() < 1000, "{listing:?}");
     let daemon = daemon.restarted().await;
-    let whole = record(&daemon, &started.run_id).await;
-    assert_eq!((whole.result_shortened, whole.result["LONG"].as_str().unwrap().len()), (false, 5000));
+    let full_record = record(&daemon, &started.run_id).await;
+    assert_eq!((full_record.result_shortened, full_record.result["LONG"].as_str().unwrap().len()), (false, 5000));
     daemon.stop().await;
 }

@@ -50,20 +50,20 @@ async fn delete(person: &PageVisitor, run: &str) -> DeleteRunReply {
     person.client.call(DeleteRun { run_id: run.to_owned() }).await.unwrap()
 }
 
-async fn listed(daemon: &TestDaemon) -> Vec<(String, String)> {
+async fn listed_runs(daemon: &TestDaemon) -> Vec<(String, String)> {
     let runs = daemon.call(ListWorkflowRuns::default()).await.runs;
     runs.into_iter().map(|run| (run.workflow_id, run.run_id)).collect()
 }
 
 #[tokio::test]
-async fn record_is_deleted_with_those_of_the_runs_that_it_started() {
+async fn record_is_deleted_with_its_nested_runs() {
     let daemon = TestDaemon::new().await;
     let person = PageVisitor::connect_to(&daemon).await;
-    let kept = run(&daemon, nesting_machine(), None).await;
+    let kept_run = run(&daemon, nesting_machine(), None).await;
     let deleted = run(&daemon, nesting_machine(), Some("once")).await;
-    let again = run(&daemon, nesting_machine(), Some("once")).await;
-    assert_eq!(again.run_id, deleted.run_id, "the key protects against a second start");
-    let before = listed(&daemon).await;
+    let second_reply = run(&daemon, nesting_machine(), Some("once")).await;
+    assert_eq!(second_reply.run_id, deleted.run_id, "a repeated start returns the same run");
+    let before = listed_runs(&daemon).await;
     assert_eq!(before.len(), 6, "{before:?}");
 
     // A nested run is part of the record of its parent.
@@ -71,14 +71,14 @@ async fn record_is_deleted_with_those_of_the_runs_that_it_started() {
     let refusal = delete(&person, nested).await;
     assert!(!refusal.success && refusal.error.unwrap().contains("delete that one"));
 
-    // An agent cannot remove what it did.
+    // An agent cannot delete records.
     let refusal = daemon.client().call(DeleteRun { run_id: deleted.run_id.clone() }).await.unwrap();
     assert!(!refusal.success && refusal.error.unwrap().contains("by a person"));
     let reply = delete(&person, &deleted.run_id).await;
     assert_eq!((reply.success, reply.deleted), (true, 3), "{reply:?}");
-    let after = listed(&daemon).await;
-    assert_eq!(after, before[3..], "the other runs are still there");
-    assert!(daemon.call(GetWorkflowRun { run_id: kept.run_id }).await.success);
+    let after = listed_runs(&daemon).await;
+    assert_eq!(after, before[3..], "the other runs are kept");
+    assert!(daemon.call(GetWorkflowRun { run_id: kept_run.run_id }).await.success);
     assert!(!daemon.call(GetWorkflowRun { run_id: deleted.run_id.clone() }).await.success);
     let repeated = delete(&person, &deleted.run_id).await;
     assert!(repeated.error.unwrap().contains("not found"));
@@ -100,5 +100,5 @@ async fn record_of_a_run_in_progress_is_kept() {
     assert!(daemon.call(CancelWorkflow { run_id: started.run_id.clone() }).await.success);
     eventually("the record can be deleted", async || delete(&person, &started.run_id).await.success.then_some(()))
         .await;
-    assert_eq!(listed(&daemon).await, []);
+    assert_eq!(listed_runs(&daemon).await, []);
 }

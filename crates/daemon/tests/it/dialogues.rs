@@ -32,7 +32,7 @@ impl Installer {
         Self { folder }
     }
 
-    fn goes_on(&self) {
+    fn resume(&self) {
         fs::write(self.folder.path().join("go"), "").unwrap();
     }
 
@@ -83,7 +83,7 @@ async fn installer_is_answered_once_across_a_daemon_restart() {
     let started = daemon.call(verb).await;
     eventually("the first question is answered", async || installer.log().contains("licence=")).await;
     let daemon = daemon.restarted().await;
-    installer.goes_on();
+    installer.resume();
     let run = wait_for_end(&daemon, started).await;
     assert_eq!(run.status, "completed", "{run:?}");
     assert_eq!(run.result, Some(json!({"version": "1.2", "answers": 3, "word": "wipe-7"})), "{run:?}");
@@ -98,7 +98,7 @@ async fn installer_is_answered_once_across_a_daemon_restart() {
 #[tokio::test]
 async fn unmatched_question_ends_a_dialogue() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
-    installer.goes_on();
+    installer.resume();
     let run = daemon.call(installer.verb("Overwrite it? [y/N] ", &json!("^Installed"))).await;
     assert_eq!(run.status, "failed", "{run:?}");
     let error = run.error.unwrap();
@@ -110,7 +110,7 @@ async fn unmatched_question_ends_a_dialogue() {
 #[tokio::test]
 async fn dialogue_without_end_pattern_ends_with_its_program() {
     let (daemon, installer) = (TestDaemon::new().await, Installer::new());
-    installer.goes_on();
+    installer.resume();
     let run = daemon.call(installer.verb("", &Value::Null)).await;
     // The machine returns a group of a pattern that its dialogue does not have.
     assert!(run.error.as_deref().unwrap().starts_with("State 'done': {install_groups.1} has no value"), "{run:?}");
@@ -182,9 +182,9 @@ async fn answer_too_long_for_the_kernel_is_refused_before_typing() {
             wait_seconds: Some(60.0),
             ..RunWorkflow::default()
         };
-        let ended = daemon.call(verb).await;
-        assert_eq!(ended.status, "completed", "{:?}", ended.error);
-        let result = ended.result.unwrap();
+        let reply = daemon.call(verb).await;
+        assert_eq!(reply.status, "completed", "{:?}", reply.error);
+        let result = reply.result.unwrap();
         let error = result[0].as_str().unwrap();
         assert!(error.contains("4095") && !error.contains("xxxx"), "{error}");
         assert!(!result[1].as_str().unwrap().contains('x'), "{result}");

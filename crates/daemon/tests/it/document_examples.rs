@@ -90,16 +90,17 @@ impl Agent {
 
     async fn create(&self, definition: &Value) -> Value {
         let reply = self.call_tool("CREATE_WORKFLOW", json!({"workflow_definition": definition})).await;
-        has_all(&reply, &CREATE_FIELDS);
+        assert_has_fields(&reply, &CREATE_FIELDS);
         reply
     }
 
     async fn runs(&self, params: Value) -> Value {
         let reply = self.call_tool("RUN_WORKFLOW", params).await;
-        has_all(&reply, &RUN_FIELDS);
+        assert_has_fields(&reply, &RUN_FIELDS);
         let log = reply["execution_log"].as_array().unwrap().iter();
         for timestamp in log.map(|entry| entry["timestamp"].as_str().unwrap_or_else(|| panic!("no text: {entry}"))) {
-            // Document 000, line 476, and document 001, lines 768, 807 and 861: `datetime.now(timezone.utc).isoformat()`.
+            // Document 000, line 476, and document 001, lines 768, 807 and 861:
+            // `datetime.now(timezone.utc).isoformat()`.
             let iso = Pattern::new(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\z").unwrap();
             assert!(iso.is_match(timestamp).unwrap(), "{timestamp}");
         }
@@ -113,7 +114,7 @@ impl Agent {
     }
 
     /// Types a command and waits for its end.
-    async fn does(&self, session: &str, command: &str) -> String {
+    async fn run_command(&self, session: &str, command: &str) -> String {
         self.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": format!("{command}\n")})).await;
         let reply = self.call_tool("AWAIT_OUTPUT", json!({"session_id": session, "until": "prompt"})).await;
         assert_eq!((&reply["success"], &reply["exit_code"]), (&json!(true), &json!(0)), "{reply}");
@@ -121,7 +122,7 @@ impl Agent {
     }
 }
 
-fn has_all(reply: &Value, fields: &[&str]) {
+fn assert_has_fields(reply: &Value, fields: &[&str]) {
     for field in fields {
         assert!(reply.get(field).is_some(), "no {field} in {reply}");
     }
@@ -152,8 +153,8 @@ fn repeating_machine(name: &str, text: &str) -> Value {
     json!({"name": name, "description": "Repeats a text", "initial_state": "repeat", "states": {"repeat": {"action": action}}})
 }
 
-/// Document 000, lines 1669-1706, 2061-2082 (automatic saving, the same logic once, by name), 52 and 66 (a duplicate has no
-/// saved name).
+/// Document 000, lines 1669-1706, 2061-2082 (automatic saving, the same logic once, by name), 52 and 66 (a duplicate
+/// has no saved name).
 #[tokio::test]
 async fn simple_workflow_of_document_000_line_1671() {
     let daemon = TestDaemon::new().await;
@@ -173,12 +174,12 @@ async fn simple_workflow_of_document_000_line_1671() {
     assert!(result["final_variables"]["session_id"].is_string(), "{result}");
     assert!(agent.library().join("simple_test.json").exists());
 
-    let again = agent.runs(request).await;
-    assert_eq!((&again["success"], &again["workflow_saved"]), (&json!(true), &json!(false)));
+    let second_reply = agent.runs(request).await;
+    assert_eq!((&second_reply["success"], &second_reply["workflow_saved"]), (&json!(true), &json!(false)));
     assert_eq!(
-        (&again["saved_workflow_name"], &again["duplicate_of"]),
+        (&second_reply["saved_workflow_name"], &second_reply["duplicate_of"]),
         (&Value::Null, &json!("simple_test")),
-        "{again}"
+        "{second_reply}"
     );
 
     let named = agent.runs(json!({"workflow_name": "simple_test"})).await;
@@ -212,17 +213,17 @@ async fn interactive_workflow_of_document_000_line_1794() {
     let began = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
     assert_eq!((&began["success"], &began["status"]), (&json!(false), &json!("running")));
     let session = eventually("the terminal is open", async || {
-        let listed = agent.call_tool("LIST_TERMINAL_SESSIONS", json!({})).await;
-        listed["sessions"][0]["session_id"].as_str().map(str::to_owned)
+        let listing = agent.call_tool("LIST_TERMINAL_SESSIONS", json!({})).await;
+        listing["sessions"][0]["session_id"].as_str().map(str::to_owned)
     });
     let session = session.await;
-    let asked = json!({"session_id": session, "pattern": r"q=quit\): $", "timeout": 60, "since": 0});
-    let asked = agent.call_tool("AWAIT_OUTPUT", asked).await;
-    assert!(asked["match_text"].is_string(), "{asked}");
+    let request = json!({"session_id": session, "pattern": r"q=quit\): $", "timeout": 60, "since": 0});
+    let request = agent.call_tool("AWAIT_OUTPUT", request).await;
+    assert!(request["match_text"].is_string(), "{request}");
     agent.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
-    let ended = agent.call_tool("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
-    assert_eq!((&ended["success"], &ended["final_state"]), (&json!(true), &json!("cleanup")), "{ended}");
-    assert_eq!(states(&ended)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
+    let reply = agent.call_tool("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
+    assert_eq!((&reply["success"], &reply["final_state"]), (&json!(true), &json!("cleanup")), "{reply}");
+    assert_eq!(states(&reply)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
     daemon.stop().await;
 }
 
@@ -250,8 +251,8 @@ async fn pipeline_of_document_000_line_1961() {
     let failing = json!({
         "name": "test_suite", "description": "Fails", "initial_state": "test", "states": {"test": {"action": fails}}
     });
-    let ended = json!({"workflow_definition": failing, "overwrite_existing": true});
-    assert_eq!(agent.call_tool("CREATE_WORKFLOW", ended).await["success"], true);
+    let create_request = json!({"workflow_definition": failing, "overwrite_existing": true});
+    assert_eq!(agent.call_tool("CREATE_WORKFLOW", create_request).await["success"], true);
     let bad = agent.runs(request).await;
     assert_eq!((&bad["success"], &bad["final_state"]), (&json!(true), &json!("tests_failed")), "{bad}");
     let notified = &bad["execution_log"]
@@ -324,10 +325,10 @@ async fn library_of_document_000_line_70_is_listed_and_run() {
     let file = agent.library().join("workflow1.json");
     fs::write(&file, json!({"definition": definition, "metadata": metadata}).to_string()).unwrap();
     fs::write(agent.library().join("index.json"), index.to_string()).unwrap();
-    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
-    let workflow = &listed["workflows"][0];
+    let listing = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
+    let workflow = &listing["workflows"][0];
     let reported = (&workflow["name"], &workflow["description"], &workflow["created"], &workflow["success_count"]);
-    assert_eq!(reported, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listed}");
+    assert_eq!(reported, (&json!(name), &json!("Repeats a text"), &json!(created), &json!(1)), "{listing}");
     assert_eq!(agent.runs(json!({"workflow_name": name})).await["success"], true);
     let stored = read(&fs::read_to_string(file).unwrap());
     assert_eq!((&stored["metadata"]["success_count"], &stored["metadata"]["created"]), (&json!(2), &json!(created)));
@@ -356,9 +357,9 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     assert_eq!(created["path"], path.display().to_string());
 
     // Lines 452-462: what a list shows.
-    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
-    let workflow = &listed["workflows"][0];
-    has_all(workflow, &["name", "file", "description", "created"]);
+    let listing = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
+    let workflow = &listing["workflows"][0];
+    assert_has_fields(workflow, &["name", "file", "description", "created"]);
     assert_eq!(
         (&workflow["arguments"], &workflow["return_values"]),
         (&signature["arguments"], &signature["return_values"])
@@ -371,17 +372,17 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     // Lines 35-41 and 756-778: nothing happens while variables are missing.
     let session = agent.opens_a_terminal().await;
     let request = json!({"workflow_name": "build_project", "session_id": session});
-    let refused = agent.runs(request.clone()).await;
-    assert_eq!((&refused["success"], &refused["states_executed"]), (&json!(false), &json!(0)));
-    assert_eq!(refused["final_state"], "validation_failed");
+    let refusal = agent.runs(request.clone()).await;
+    assert_eq!((&refusal["success"], &refusal["states_executed"]), (&json!(false), &json!(0)));
+    assert_eq!(refusal["final_state"], "validation_failed");
     assert_eq!(
-        refused["error"],
+        refusal["error"],
         "Missing required environment variables: PROJECT_ROOT, BUILD_TYPE. Set them with: export PROJECT_ROOT=value, export \
          BUILD_TYPE=value"
     );
-    assert_eq!((&refused["workflow_name"], &refused["session_id"]), (&json!("build_project"), &json!(session)));
-    assert_eq!(refused["workflow_signature"], signature);
-    let check = &refused["execution_log"][0];
+    assert_eq!((&refusal["workflow_name"], &refusal["session_id"]), (&json!("build_project"), &json!(session)));
+    assert_eq!(refusal["workflow_signature"], signature);
+    let check = &refusal["execution_log"][0];
     assert_eq!(check["phase"], "pre_execution_validation");
     // Lines 740-745.
     let missing = |variable: &str| json!({"variable": variable, "status": "missing", "required": true});
@@ -393,7 +394,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
 
     // Lines 646-650.
     let root = agent.folder.path().join("home");
-    agent.does(&session, &format!("export PROJECT_ROOT={} BUILD_TYPE=release", root.display())).await;
+    agent.run_command(&session, &format!("export PROJECT_ROOT={} BUILD_TYPE=release", root.display())).await;
     let asks = agent.runs(request).await;
     // The condition of lines 623-625 is a description, which a person or an agent judges.
     assert_eq!((&asks["success"], &asks["status"], &asks["error"]), (&json!(false), &json!("waiting"), &Value::Null));
@@ -404,21 +405,21 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     assert!(agent.call_tool("AWAIT_OUTPUT", made).await["match_text"].is_string());
     let answer = json!({"run_id": asks["run_id"], "answer": choice});
     assert_eq!(agent.call_tool("DECIDE", answer).await["success"], true);
-    let ended = agent.call_tool("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
+    let reply = agent.call_tool("GET_RUN", json!({"run_id": asks["run_id"], "wait_seconds": 60})).await;
     assert_eq!(
-        (&ended["success"], &ended["status"], &ended["error"]),
+        (&reply["success"], &reply["status"], &reply["error"]),
         (&json!(true), &json!("completed"), &Value::Null),
-        "{ended}"
+        "{reply}"
     );
-    assert_eq!((&ended["states_executed"], &ended["session_id"]), (&json!(2), &json!(session)));
+    assert_eq!((&reply["states_executed"], &reply["session_id"]), (&json!(2), &json!(session)));
     assert_eq!(
-        phases(&ended),
+        phases(&reply),
         ["pre_execution_validation", "execution", "transition", "execution", "transition", "post_execution_validation"]
     );
-    let log = &ended["execution_log"];
+    let log = &reply["execution_log"];
     assert_eq!(log[0]["validation_result"]["valid"], true);
     // Lines 832-843.
-    has_all(&log[1], &["state", "tool", "params", "result", "tool_success", "timestamp"]);
+    assert_has_fields(&log[1], &["state", "tool", "params", "result", "tool_success", "timestamp"]);
     // Lines 855-874.
     let transition = |entry: &Value| {
         ["from_state", "to_state", "condition_met"]
@@ -436,7 +437,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     });
     assert_eq!(log[5]["validation_result"], result);
     // Lines 652-655.
-    let screen = agent.does(&session, "echo \"Build status: $BUILD_STATUS, in $BUILD_TIME\"").await;
+    let screen = agent.run_command(&session, "echo \"Build status: $BUILD_STATUS, in $BUILD_TIME\"").await;
     assert!(screen.contains("Build status: SUCCESS, in 45"), "{screen}");
     daemon.stop().await;
 }
@@ -451,14 +452,14 @@ async fn contract_of_document_001_line_20_requires_states() {
         "arguments": {"PROJECT_ROOT": "Path to project directory"},
         "return_values": {"BUILD_STATUS": "Success/failure status", "BUILD_OUTPUT": "Build logs"}
     });
-    let refused = agent.create(&definition).await;
+    let refusal = agent.create(&definition).await;
     assert_eq!(
-        (&refused["success"], &refused["stored_file"], &refused["workflow_signature"]),
+        (&refusal["success"], &refusal["stored_file"], &refusal["workflow_signature"]),
         (&json!(false), &json!(""), &json!({}))
     );
-    let error = refused["error"].as_str().unwrap();
+    let error = refusal["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow definition does not match current MCP tool schema."), "{error}");
-    let problems = refused["validation_errors"].to_string();
+    let problems = refusal["validation_errors"].to_string();
     for missing in ["/description", "initial_state", "states"] {
         assert!(problems.contains(missing), "no {missing} in {problems}");
     }
@@ -470,11 +471,14 @@ async fn contract_of_document_001_line_20_requires_states() {
     let argument = json!({"name": "PROJECT_ROOT", "description": "Path to project directory", "required": true});
     assert_eq!(created["workflow_signature"]["arguments"], json!({"PROJECT_ROOT": argument}), "{created}");
     // Lines 1146-1155.
-    let again = agent.create(&definition).await;
-    assert_eq!((&again["workflow_name"], &again["stored_file"]), (&json!("build_project"), &json!("")));
-    assert_eq!(again["workflow_signature"], json!({}));
-    assert_eq!(again["validation_errors"], json!(["Workflow 'build_project' already exists"]));
-    assert_eq!(again["error"], "Workflow 'build_project' already exists. Use overwrite_existing=true to replace.");
+    let second_reply = agent.create(&definition).await;
+    assert_eq!((&second_reply["workflow_name"], &second_reply["stored_file"]), (&json!("build_project"), &json!("")));
+    assert_eq!(second_reply["workflow_signature"], json!({}));
+    assert_eq!(second_reply["validation_errors"], json!(["Workflow 'build_project' already exists"]));
+    assert_eq!(
+        second_reply["error"],
+        "Workflow 'build_project' already exists. Use overwrite_existing=true to replace."
+    );
     daemon.stop().await;
 }
 
@@ -485,13 +489,13 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let mut definition = read_with_comments(WORKFLOW_IDENTIFIER);
-    let refused = agent.create(&definition).await;
-    let problems = refused["validation_errors"].to_string();
+    let refusal = agent.create(&definition).await;
+    let problems = refusal["validation_errors"].to_string();
     for state in [
         "State 'start' references non-existent state 'handle_error'",
         "State 'check_result' references non-existent state 'failure'",
     ] {
-        assert!(problems.contains(state), "{refused}");
+        assert!(problems.contains(state), "{refusal}");
     }
     for state in ["handle_error", "failure"] {
         definition["states"][state] = json!({"action": {"tool": "list_terminal_sessions"}});
@@ -499,7 +503,7 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
     assert_eq!(agent.create(&definition).await["success"], true);
     let session = agent.opens_a_terminal().await;
     // The word that the example types is a shell function that prints nothing.
-    agent.does(&session, "command() { echo Build complete: SUCCESS; }; export ENV_VAR_NAME=x").await;
+    agent.run_command(&session, "command() { echo Build complete: SUCCESS; }; export ENV_VAR_NAME=x").await;
     let result =
         agent.runs(json!({"workflow_name": "workflow_identifier", "session_id": session, "wait_seconds": 60})).await;
     assert_eq!((&result["success"], &result["final_state"]), (&json!(true), &json!("success")), "{result}");
@@ -528,10 +532,10 @@ async fn library_of_document_001_line_436_is_listed_and_run() {
         "{\"name\": \"build_project\", \"file\": \"build_project.json\"}\n",
     )
     .unwrap();
-    let listed = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
-    assert_eq!((&listed["total"], &listed["broken"]), (&json!(1), &json!([])), "{listed}");
+    let listing = agent.call_tool("LIST_WORKFLOWS", json!({})).await;
+    assert_eq!((&listing["total"], &listing["broken"]), (&json!(1), &json!([])), "{listing}");
     assert_eq!(
-        (&listed["workflows"][0]["created"], &listed["workflows"][0]["state_count"]),
+        (&listing["workflows"][0]["created"], &listing["workflows"][0]["state_count"]),
         (&json!(created), &json!(1))
     );
     let described = agent.call_tool("DESCRIBE_WORKFLOW", json!({"name": "build_project"})).await;
@@ -560,12 +564,12 @@ async fn invalid_request_is_answered_as_in_document_001_line_1217() {
 
     let invalid = json!({"definition": {"name": "inv", "initial_state": "a", "states": {}}, "metadata": {}});
     fs::write(agent.library().join("inv.json"), invalid.to_string()).unwrap();
-    let refused = agent.runs(json!({"workflow_name": "inv", "session_id": "current_session"})).await;
-    let reported = fields.map(|field| refused[field].clone());
+    let refusal = agent.runs(json!({"workflow_name": "inv", "session_id": "current_session"})).await;
+    let reported = fields.map(|field| refusal[field].clone());
     let expected =
         [json!(false), json!("inv"), json!("current_session"), json!("definition_invalid"), json!(0), json!({})];
-    assert_eq!(reported, expected, "{refused}");
-    let error = refused["error"].as_str().unwrap();
+    assert_eq!(reported, expected, "{refusal}");
+    let error = refusal["error"].as_str().unwrap();
     assert!(error.starts_with("Workflow definition validation failed: the workflow 'inv' is not valid:\n"), "{error}");
     daemon.stop().await;
 }
@@ -575,7 +579,7 @@ async fn invalid_request_is_answered_as_in_document_001_line_1217() {
 async fn unwritable_library_is_reported_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
-    fs::write(agent.library(), "a file, and no folder").unwrap();
+    fs::write(agent.library(), "a file in place of the directory").unwrap();
     let result = agent.runs(json!({"workflow_definition": repeating_machine("unsaved", "x")})).await;
     assert_eq!(
         (&result["success"], &result["status"], &result["workflow_saved"]),
@@ -600,24 +604,24 @@ async fn only_completion_is_a_success_as_in_document_000_line_184() {
     let machine = |action: Value| json!({"initial_state": "only", "states": {"only": {"action": action}}});
     let start = |definition: Value, wait: f64| json!({"workflow_definition": definition, "save_on_success": false, "wait_seconds": wait});
     let nap = machine(json!({"tool": "sleep", "params": {"seconds": 60}}));
-    let told = |reply: &Value| {
+    let summarize = |reply: &Value| {
         let step = reply.get("next_step").map(|step| step.as_str().unwrap().to_owned()).unwrap_or_default();
         ((reply["success"].clone(), reply["status"].as_str().unwrap().to_owned()), step)
     };
     let running = agent.runs(start(nap.clone(), 0.0)).await;
-    let (state, step) = told(&running);
+    let (state, step) = summarize(&running);
     assert_eq!(state, (json!(false), "running".to_owned()), "{running}");
     let wait = format!("get_run {{\"run_id\": {}, \"wait_seconds\": 20}}", running["run_id"]);
     assert_eq!(step, format!("The run continues without you. Wait for its end with {wait}."));
 
     assert_eq!(agent.call_tool("PAUSE_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
-    let (state, step) = told(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
+    let (state, step) = summarize(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
     assert_eq!(state, (json!(false), "running".to_owned()));
     let resume = format!("steplatch runs resume {}", running["run_id"].as_str().unwrap());
     assert!(step.starts_with("The run is paused by agent.") && step.contains(&resume), "{step}");
 
     assert_eq!(agent.call_tool("CANCEL_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
-    let (state, step) = told(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
+    let (state, step) = summarize(&agent.call_tool("GET_RUN", json!({"run_id": running["run_id"]})).await);
     assert_eq!(
         (state, step.as_str()),
         (
@@ -629,14 +633,14 @@ async fn only_completion_is_a_success_as_in_document_000_line_184() {
     for (answered_by, expected) in [("human", "steplatch gates answer run_"), ("agent", "decide {")] {
         let gate =
             json!({"tool": "gate", "params": {"prompt": "Go on?", "choices": ["yes"], "answered_by": answered_by}});
-        let (state, step) = told(&agent.runs(start(machine(gate), 20.0)).await);
+        let (state, step) = summarize(&agent.runs(start(machine(gate), 20.0)).await);
         assert_eq!(state, (json!(false), "waiting".to_owned()));
         assert!(step.contains(expected) && step.contains("get_run {"), "{step}");
     }
     let failed = agent.runs(start(machine(json!({"tool": "fail", "params": {"message": "no"}})), 20.0)).await;
-    assert_eq!(told(&failed), ((json!(false), "failed".to_owned()), String::new()));
+    assert_eq!(summarize(&failed), ((json!(false), "failed".to_owned()), String::new()));
     let completed = agent.runs(start(machine(json!({"tool": "sleep", "params": {"seconds": 0}})), 20.0)).await;
-    assert_eq!(told(&completed), ((json!(true), "completed".to_owned()), String::new()));
+    assert_eq!(summarize(&completed), ((json!(true), "completed".to_owned()), String::new()));
     assert_eq!((&completed["saved_workflow_name"], &completed["available_workflows"]), (&Value::Null, &json!([])));
     daemon.stop().await;
 }
@@ -647,7 +651,7 @@ async fn schema_has_the_fields_of_document_001_line_1347() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     let schema = agent.call_tool("GET_WORKFLOW_SCHEMA", json!({})).await;
-    has_all(&schema, &["json_schema", "documentation", "available_tools", "schema_version"]);
+    assert_has_fields(&schema, &["json_schema", "documentation", "available_tools", "schema_version"]);
     // Lines 88-95: no session is required, and defaults are shown.
     let page = schema["documentation"].as_str().unwrap();
     assert!(!page.contains("`session_id` | string, required"), "a machine has its session injected");

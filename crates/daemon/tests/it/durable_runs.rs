@@ -77,20 +77,21 @@ async fn gate_survives_a_restart_and_takes_one_answer() {
         answer: answer.to_owned(),
         ..AnswerGate::default()
     };
-    let refused = daemon.call(answer("it is ugly")).await;
+    let refusal = daemon.call(answer("it is ugly")).await;
     let error = "Invalid choice 'it is ugly'. Must be one of: ['it is good', 'it is bad', 'none of these']";
-    assert_eq!(refused.error.as_deref(), Some(error));
-    let taken = daemon.call(answer("it is bad")).await;
-    assert!(taken.success, "{taken:?}");
-    let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
+    assert_eq!(refusal.error.as_deref(), Some(error));
+    let answer_reply = daemon.call(answer("it is bad")).await;
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let reply = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("completed", Some("bad")));
     let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
     let reported = daemon.call(unnamed).await.error.unwrap();
-    let late = daemon.call(answer("it is good")).await.error.unwrap();
-    assert_eq!(reported, late, "for any gate name, it was the last gate");
+    let late_reply = daemon.call(answer("it is good")).await.error.unwrap();
+    assert_eq!(reported, late_reply, "without a gate name, the last gate is reported");
     assert!(
-        late.starts_with("The gate was already answered by test (socket) at 20") && late.ends_with(": it is bad"),
-        "{late}"
+        late_reply.starts_with("The gate was already answered by test (socket) at 20")
+            && late_reply.ends_with(": it is bad"),
+        "{late_reply}"
     );
     daemon.stop().await;
 }
@@ -120,22 +121,22 @@ async fn question_for_a_person_rejects_agents_and_expires() {
         answer: answer.to_owned(),
         ..AnswerGate::default()
     };
-    let refused = daemon.call(answer("ship")).await;
+    let refusal = daemon.call(answer("ship")).await;
     assert!(
-        refused.error.unwrap().starts_with("This gate waits for a person"),
+        refusal.error.unwrap().starts_with("This gate waits for a person"),
         "the test's client claims not to be a person"
     );
     let ann = daemon.person_named("ann").await;
     assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
-    let taken = ann.call(answer("ship")).await.unwrap();
-    assert!(taken.success, "{taken:?}");
-    let asked = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!(asked.pending_gate.unwrap().prompt, "How?");
-    assert!(daemon.call(answer("with great care")).await.success, "any text, of anyone");
-    let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!(ended.status, "completed");
+    let answer_reply = ann.call(answer("ship")).await.unwrap();
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let waiting_run = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!(waiting_run.pending_gate.unwrap().prompt, "How?");
+    assert!(daemon.call(answer("with great care")).await.success, "any client may answer with any text");
+    let reply = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!(reply.status, "completed");
     assert_eq!(
-        (&ended.final_variables["ask_by"], &ended.final_variables["answer"]),
+        (&reply.final_variables["ask_by"], &reply.final_variables["answer"]),
         (&json!(user_name()), &json!("with great care"))
     );
 
@@ -149,8 +150,8 @@ async fn question_for_a_person_rejects_agents_and_expires() {
     assert_eq!(inspected.status, "waiting");
     assert_eq!(clock.sleepers(), [expires], "the remaining time is unchanged");
     clock.advance(Duration::from_secs(600));
-    let over = final_reply(&daemon, &started.run_id).await;
-    assert_eq!(over.error.as_deref(), Some("State 'late' failed: nobody answered"));
+    let final_run = final_reply(&daemon, &started.run_id).await;
+    assert_eq!(final_run.error.as_deref(), Some("State 'late' failed: nobody answered"));
     daemon.stop().await;
 }
 
@@ -168,8 +169,8 @@ async fn only_one_of_two_concurrent_answers_is_accepted() {
     let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
     let (one, other) = (one.unwrap(), other.unwrap());
     assert_ne!(one.success, other.success, "{one:?} {other:?}");
-    let refused = if one.success { other } else { one };
-    let error = refused.error.unwrap();
+    let refusal = if one.success { other } else { one };
+    let error = refusal.error.unwrap();
     assert!(error.contains("answered by") || error.contains("not waiting for input"), "{error}");
     daemon.stop().await;
 }
@@ -190,10 +191,10 @@ async fn run_sleeps_until_its_original_wake_time() {
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!((inspected.status.as_str(), sleeps().await), ("running", true), "{inspected:?}");
     clock.advance(Duration::from_secs(1));
-    let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
-    assert_eq!(took["elapsed_time"], 200.0, "the time of both daemons counts");
+    let reply = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    let took = reply.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
+    assert_eq!(took["elapsed_time"], 200.0, "the time under both daemons counts");
     daemon.stop().await;
 }
 
@@ -221,8 +222,8 @@ async fn parent_and_child_continue_and_a_step_starts_one_child() {
     eventually("the child exists", async || daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run).await;
     drop(events);
     let daemon = daemon.restarted().await.restarted().await;
-    let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 1), "{ended:?}");
+    let reply = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!((reply.status.as_str(), reply.recursion_depth), ("completed", 1), "{reply:?}");
     let all = daemon.call(ListWorkflowRuns::default()).await.runs;
     assert_eq!(all.len(), 2);
     assert_eq!(all[0].run_id, child);
@@ -252,10 +253,10 @@ async fn nested_gate_is_answered_through_the_top_run() {
     assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
     let answer =
         AnswerGate { run_id: started.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
-    let answered = daemon.call(answer).await;
-    assert!(answered.success, "{answered:?}");
-    let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
+    let answer_reply = daemon.call(answer).await;
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let reply = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!((reply.status.as_str(), reply.recursion_depth), ("completed", 2), "{reply:?}");
     daemon.stop().await;
 }
 
@@ -276,10 +277,10 @@ async fn choice_with_a_secret_is_answered_by_its_masked_text() {
     let daemon = daemon.restarted().await;
     let answer =
         AnswerGate { run_id: waiting.run_id.clone(), answer: gate.choices[0].clone(), ..AnswerGate::default() };
-    let answered = daemon.call(answer).await;
-    assert!(answered.success, "{answered:?}");
-    let ended = wait_for_end(&daemon, &waiting.run_id).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("good")));
+    let answer_reply = daemon.call(answer).await;
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let reply = wait_for_end(&daemon, &waiting.run_id).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("completed", Some("good")));
     daemon.stop().await;
 }
 
@@ -307,23 +308,23 @@ async fn secret_typed_elsewhere_is_sealed_in_earlier_entries() {
     let started = start_run(&daemon, definition).await;
     let waiting = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
-    assert!(is_stored(&daemon, &started.run_id, "open-sesame-7"), "it is not known to be a secret yet");
+    assert!(is_stored(&daemon, &started.run_id, "open-sesame-7"), "the text is not yet known as a secret");
     let elsewhere = daemon.bash().await;
-    let typed = SendInput {
+    let typed_input = SendInput {
         session_id: elsewhere.id.clone(),
         input_text: "open-sesame-7".to_owned(),
         secret: true,
         ..SendInput::default()
     };
-    assert!(daemon.call(typed).await.success);
+    assert!(daemon.call(typed_input).await.success);
     let sealed = || !is_stored(&daemon, &started.run_id, "open-sesame-7");
     eventually("the entries of the waiting run are sealed", async || sealed()).await;
     let daemon = daemon.restarted().await;
     let answer = AnswerGate { run_id: started.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    let ended = wait_for_end(&daemon, &started.run_id).await;
-    assert_eq!(ended.status, "completed", "the run continues with the value: {ended:?}");
-    assert!(!serde_json::to_string(&ended).unwrap().contains("open-sesame-7"));
+    let reply = wait_for_end(&daemon, &started.run_id).await;
+    assert_eq!(reply.status, "completed", "the run continues with the value: {reply:?}");
+    assert!(!serde_json::to_string(&reply).unwrap().contains("open-sesame-7"));
     assert!(!is_stored(&daemon, &started.run_id, "open-sesame-7"));
     daemon.stop().await;
 }
@@ -351,11 +352,11 @@ async fn report_of_a_long_run_is_bounded() {
     assert_eq!(reply.execution_log[10]["phase"], "left_out");
     assert!(reply.execution_log[10]["message"].as_str().unwrap().starts_with("1941 entries are left out"));
     assert_eq!(reply.execution_log[60]["phase"], "error");
-    let whole = format!("{text} ");
+    let full_text = format!("{text} ");
     for entry in reply.execution_log.iter().filter(|entry| entry["phase"] == "execution") {
         let message = entry["result"]["error"].as_str().unwrap();
         assert!(
-            message.len() < whole.len() && whole.starts_with(message),
+            message.len() < full_text.len() && full_text.starts_with(message),
             "the beginning of it, and nothing else: {message}"
         );
     }
@@ -366,7 +367,7 @@ async fn report_of_a_long_run_is_bounded() {
     assert_eq!(left_out("/execution_log"), 1941);
     let message = reply.final_variables["error"].as_str().unwrap();
     assert!(
-        whole.starts_with(message) && left_out("/final_variables/error") >= 3_000 - message.len() as u64,
+        full_text.starts_with(message) && left_out("/final_variables/error") >= 3_000 - message.len() as u64,
         "{message}"
     );
     let bytes = serde_json::to_string(&reply).unwrap().len();
@@ -428,12 +429,15 @@ async fn repeated_key_returns_the_run_it_started() {
     let (one, other) = tokio::join!(daemon.call(verb()), daemon.call(verb()));
     assert_eq!((one.run_id.as_str(), one.status.as_str()), (other.run_id.as_str(), other.status.as_str()));
     let step = RunWorkflow { idempotency_key: None, ..verb() };
-    let asked = daemon.client().call_once(&step, "a step of a client").await.unwrap();
+    let question_reply = daemon.client().call_once(&step, "a step of a client").await.unwrap();
     let daemon = daemon.restarted().await;
     assert_eq!(daemon.call(verb()).await.run_id, one.run_id);
-    let again = daemon.client().call_once(&step, "a step of a client").await.unwrap();
-    assert_eq!((again.run_id.as_str(), again.status.as_str()), (asked.run_id.as_str(), "completed"));
-    assert_ne!(asked.run_id, one.run_id);
+    let second_reply = daemon.client().call_once(&step, "a step of a client").await.unwrap();
+    assert_eq!(
+        (second_reply.run_id.as_str(), second_reply.status.as_str()),
+        (question_reply.run_id.as_str(), "completed")
+    );
+    assert_ne!(question_reply.run_id, one.run_id);
     let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping_machine(0.02)), ..verb() }).await;
     let error =
         format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had another request", one.run_id);
@@ -494,9 +498,9 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
         assert_eq!(run.status, "completed", "{:?}", run.error);
     }
     let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None, ..GetRun::default() }).await;
-    assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
+    assert!(forgotten.error.unwrap().contains("not found"), "the oldest run was deleted");
     // No run in progress is deleted.
-    let refused = loop {
+    let refusal = loop {
         let started = daemon.call(incompressible_run(77, 300.0)).await;
         if started.run_id.is_empty() {
             break started;
@@ -504,7 +508,7 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     };
     let error = "the run was not started, because it cannot be stored: no disk space is left for the journal; \
                  free some, or raise runs.disk_mb";
-    assert_eq!(refused.error.as_deref(), Some(error));
+    assert_eq!(refusal.error.as_deref(), Some(error));
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
     let running = daemon.call(running).await.runs;
     assert!(!running.is_empty());
@@ -545,8 +549,8 @@ async fn unreadable_run_is_named_and_can_be_abandoned() {
     assert!(inspected.error.unwrap().contains("entry 3"));
     let cancelled = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
-    let again = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
-    assert_eq!(again.message, "Run was already over: cancelled");
+    let second_reply = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
+    assert_eq!(second_reply.message, "Run was already over: cancelled");
     let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     assert_eq!(wait_for_end(&daemon, &other.run_id).await.status, "completed");
@@ -584,8 +588,8 @@ async fn run_of_an_older_daemon_continues_by_its_rules() {
     for (run, state, status) in [(old, "break", "failed"), (new, "mend", "completed")] {
         let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let ended = wait_for_end(&daemon, &run).await;
-        assert_eq!((ended.final_state.as_deref(), ended.status.as_str()), (Some(state), status), "{ended:?}");
+        let reply = wait_for_end(&daemon, &run).await;
+        assert_eq!((reply.final_state.as_deref(), reply.status.as_str()), (Some(state), status), "{reply:?}");
     }
     daemon.stop().await;
 }
@@ -612,7 +616,7 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     journal.close();
     let daemon = daemon.restarted().await;
     assert_eq!(wait_for_end(&daemon, &started.run_id).await.status, "cancelled");
-    assert_eq!(terminals(&daemon).await, 0, "the terminal closes before the run counts as ended");
+    assert_eq!(terminals(&daemon).await, 0, "the terminal closes before the run counts as finished");
     daemon.stop().await;
 }
 

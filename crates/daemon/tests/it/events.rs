@@ -100,7 +100,7 @@ async fn run_reports_the_run_it_starts_and_its_end() {
     assert_eq!(events[3]["data"]["error"], "State 'first' failed: no");
 
     let run = daemon.run(nesting_machine(&json!({"name": "inner", "initial_state": "first", "states": {}}))).await;
-    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"), "and there is nothing to report");
+    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"), "a run that did not start reports nothing");
 }
 
 #[tokio::test]
@@ -138,8 +138,8 @@ async fn slow_reader_holds_up_no_run_and_receives_every_event() {
     let mut deaf = UnixStream::connect(daemon.place().socket()).await.unwrap();
     let asks = json!({"type": "command", "command_type": "SUBSCRIBE", "params": {"run_id": run}, "request_id": 1});
     deaf.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
-    let gone = UnixStream::connect(daemon.place().socket()).await.unwrap();
-    let (_, mut going) = gone.into_split();
+    let missing_reply = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let (_, mut going) = missing_reply.into_split();
     going.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
     drop(going);
     daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
@@ -150,8 +150,8 @@ async fn slow_reader_holds_up_no_run_and_receives_every_event() {
         ..Default::default()
     };
     assert!(daemon.call(answer).await.success);
-    let ended = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
-    assert_eq!((ended.status.as_str(), ended.states_executed), ("failed", 1000), "{:?}", ended.error);
+    let reply = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!((reply.status.as_str(), reply.states_executed), ("failed", 1000), "{:?}", reply.error);
 
     let mut lines = BufReader::new(deaf).lines();
     let mut received: Vec<(u64, String)> = Vec::new();

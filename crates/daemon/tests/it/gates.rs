@@ -74,11 +74,12 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
         "count": {"type": "integer", "minimum": 1, "default": 2},
         "loud": {"type": "boolean"},
     }, "required": ["version"]});
-    let asked = start_and_wait(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
-    let gate = asked.pending_gate.clone().unwrap();
+    let waiting_run = start_and_wait(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
+    let gate = waiting_run.pending_gate.clone().unwrap();
     assert_eq!(gate.form.unwrap()["properties"]["count"], json!({"type": "integer", "minimum": 1, "default": 2}));
     assert!(gate.choices.is_empty());
-    let filled = |form: Value| Decide { run_id: asked.run_id.clone(), form: Some(fields(&form)), ..Decide::default() };
+    let filled =
+        |form: Value| Decide { run_id: waiting_run.run_id.clone(), form: Some(fields(&form)), ..Decide::default() };
     let wrong = daemon.call(filled(json!({"version": "1", "count": "many", "loud": "so"}))).await;
     assert_eq!(
         wrong.error.as_deref(),
@@ -87,20 +88,27 @@ async fn form_is_checked_field_by_field_and_stays_open_until_valid() {
              number, not \"many\"; 'loud' must be yes or no, not \"so\""
         )
     );
-    let text = daemon.call(answer(&asked, "1.2.3")).await.error.unwrap();
+    let text = daemon.call(answer(&waiting_run, "1.2.3")).await.error.unwrap();
     assert_eq!(text, "The gate has a form; answer it with an object with its fields: version, count, loud");
     assert_eq!(
-        daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await.status,
+        daemon
+            .call(GetRun { run_id: waiting_run.run_id.clone(), wait_seconds: None, ..GetRun::default() })
+            .await
+            .status,
         "waiting"
     );
     let daemon = daemon.restarted().await;
     // As text that contains JSON, as often written by models.
-    let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
-    assert!(taken.success, "{taken:?}");
-    let ended = wait_for_end(&daemon, &asked).await;
-    let told = |name: &str| ended.final_variables[&format!("ask_{name}")].clone();
-    assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(2), json!(true)), "{ended:?}");
-    let events = events_of(&daemon, &asked).await;
+    let answer_reply = daemon.call(answer(&waiting_run, r#"{"version": "1.2", "loud": "yes"}"#)).await;
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let reply = wait_for_end(&daemon, &waiting_run).await;
+    let variable = |name: &str| reply.final_variables[&format!("ask_{name}")].clone();
+    assert_eq!(
+        (variable("version"), variable("count"), variable("loud")),
+        (json!("1.2"), json!(2), json!(true)),
+        "{reply:?}"
+    );
+    let events = events_of(&daemon, &waiting_run).await;
     let waiting = events.iter().find(|event| event.event_type == "gate_waiting").unwrap();
     assert_eq!(waiting.data["form"]["required"], json!(["version"]));
     daemon.stop().await;
@@ -112,28 +120,28 @@ async fn every_answer_names_its_author_and_channel() {
     let ann = daemon.person_named("ann").await;
     let by_ann = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
     assert!(ann.call(answer(&by_ann, "go")).await.unwrap().success);
-    let ended = wait_for_end(&daemon, &by_ann).await;
+    let reply = wait_for_end(&daemon, &by_ann).await;
     assert_eq!(
-        (&ended.final_variables["ask_by"], &ended.final_variables["ask_through"]),
+        (&reply.final_variables["ask_by"], &reply.final_variables["ask_through"]),
         (&json!(user_name()), &json!("cli")),
-        "{ended:?}"
+        "{reply:?}"
     );
     let events = events_of(&daemon, &by_ann).await;
-    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
-    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!(user_name()), &json!("cli")));
-    let late = ann.call(answer(&by_ann, "stop")).await.unwrap().error.unwrap();
+    let answer_event = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answer_event.data["by"], &answer_event.data["through"]), (&json!(user_name()), &json!("cli")));
+    let late_reply = ann.call(answer(&by_ann, "stop")).await.unwrap().error.unwrap();
     assert!(
-        late.starts_with(&format!("The gate was already answered by {} (cli) at 20", user_name()))
-            && late.ends_with(": go"),
-        "{late}"
+        late_reply.starts_with(&format!("The gate was already answered by {} (cli) at 20", user_name()))
+            && late_reply.ends_with(": go"),
+        "{late_reply}"
     );
 
     let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
     let verb = Decide { run_id: decided.run_id.clone(), answer: "go".to_owned(), ..Decide::default() };
     assert!(daemon.call(verb).await.success);
     let events = events_of(&daemon, &decided).await;
-    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
-    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!("test"), &json!("socket decide")));
+    let answer_event = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answer_event.data["by"], &answer_event.data["through"]), (&json!("test"), &json!("socket decide")));
     daemon.stop().await;
 }
 
@@ -186,13 +194,21 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     let asks = async || start_and_wait(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
     let waiting = asks().await;
     clock.advance(ALMOST);
-    assert_eq!(answered_or_late(&daemon, &ann, &waiting).await, (1, 0), "at the last instant");
+    assert_eq!(
+        count_answers_and_timeouts(&daemon, &ann, &waiting).await,
+        (1, 0),
+        "an answer at the last instant is accepted"
+    );
     let waiting = asks().await;
     clock.advance(ALMOST + INSTANT);
     events_of(&daemon, &waiting).await;
-    assert_eq!(answered_or_late(&daemon, &ann, &waiting).await, (0, 1), "after the timeout");
+    assert_eq!(
+        count_answers_and_timeouts(&daemon, &ann, &waiting).await,
+        (0, 1),
+        "an answer after the timeout is refused"
+    );
     // The timeout races the answer, later in each round, until each has won once.
-    let mut seen = BTreeSet::new();
+    let mut winners = BTreeSet::new();
     for round in 0..20 {
         let waiting = asks().await;
         clock.advance(ALMOST);
@@ -202,19 +218,19 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
             }
             clock.advance(INSTANT);
         };
-        let (found, ()) = tokio::join!(answered_or_late(&daemon, &ann, &waiting), passes);
+        let (found, ()) = tokio::join!(count_answers_and_timeouts(&daemon, &ann, &waiting), passes);
         assert!([(1, 0), (0, 1)].contains(&found), "{found:?} answers and timeouts in the history");
-        seen.insert(found);
-        if seen.len() == 2 {
+        winners.insert(found);
+        if winners.len() == 2 {
             break;
         }
     }
-    assert_eq!(seen.len(), 2, "only {seen:?} was seen");
+    assert_eq!(winners.len(), 2, "only {winners:?} was seen");
     daemon.stop().await;
 }
 
 /// Answers a gate and returns the number of answers and timeouts in the history of its run, which agree with the reply.
-async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
+async fn count_answers_and_timeouts(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
     let reply = ann.call(answer(asked, "go")).await.unwrap();
     let events = events_of(daemon, asked).await;
     let (answers, timeouts) = (count_events(&events, "gate_answered"), count_events(&events, "gate_timeout"));
@@ -242,14 +258,16 @@ async fn passphrase_is_required_to_answer_for_people() {
     assert!(set_passphrase(&ann, Some("open sesame"), None).await.success);
     let approver = daemon.call(GetApprover {}).await;
     assert!(approver.is_set && approver.since.unwrap().starts_with("20"));
-    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let waiting_run = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
 
-    let missing = ann.call(answer(&asked, "yes")).await.unwrap();
+    let missing = ann.call(answer(&waiting_run, "yes")).await.unwrap();
     assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
-    let with =
-        |passphrase: &str| AnswerGate { passphrase: Some(Passphrase(passphrase.to_owned())), ..answer(&asked, "yes") };
+    let with = |passphrase: &str| AnswerGate {
+        passphrase: Some(Passphrase(passphrase.to_owned())),
+        ..answer(&waiting_run, "yes")
+    };
     let wrong = ann.call(with("open barley")).await.unwrap();
     assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
     let error = wrong.error.unwrap();
@@ -263,13 +281,13 @@ async fn passphrase_is_required_to_answer_for_people() {
         if reply.success { Ok(()) } else { Err(reply) }
     })
     .await;
-    assert_eq!(wait_for_end(&daemon, &asked).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &waiting_run).await.status, "completed");
 
     // A question that agents may answer requires no passphrase.
     let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
 
-    let reported = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
+    let reported = serde_json::to_string(&events_of(&daemon, &waiting_run).await).unwrap();
     assert!(!reported.contains("sesame") && !reported.contains("barley"));
     let state = daemon.place().state().to_owned();
     for file in std::fs::read_dir(state).unwrap().flatten().filter(|file| file.path().is_file()) {
@@ -314,7 +332,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     assert!(daemon.call(ready).await.success);
     let waiting = wait_for_end(&daemon, &waiting).await;
     assert_eq!(waiting.pending_gate.as_ref().unwrap().prompt, "Release?");
-    let refused = [
+    let refusal = [
         daemon.call(types("echo EVIL; ")).await.error,
         daemon
             .call(RunCommand {
@@ -328,7 +346,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
         daemon.call(SendSignal { session_id: session_id.clone(), signal: "INT".into() }).await.error,
         Some(daemon.call(ExitTerminal { session_id: session_id.clone(), ..ExitTerminal::default() }).await.message),
     ];
-    for error in refused {
+    for error in refusal {
         assert!(
             error.as_ref().is_some_and(|error| error.contains("waits for a person who judges this terminal")),
             "{error:?}"
@@ -347,20 +365,20 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
     };
     assert_eq!(daemon.call(around).await.status, "failed");
     let person = daemon.person_named("person").await;
-    assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
+    assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may type in the held terminal");
     let look = GetGate { run_id: waiting.run_id.clone(), ..GetGate::default() };
     let gate = person.call(look).await.unwrap().gate.unwrap();
     let [typed] = &gate.typed[..] else { panic!("{gate:?}") };
     assert_eq!((&typed.session_id, &typed.by, typed.bytes), (&session_id, &user_name(), 13));
     assert!(gate.remarks()[0].starts_with(&format!("since the question, {} typed 13 bytes", user_name())));
     assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
-    let ended = wait_for_end(&daemon, &waiting).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
+    let reply = wait_for_end(&daemon, &waiting).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
     let screen = screen.screen_content.unwrap_or_default();
     let printed = |text: &str| screen.lines().any(|line| line.trim() == text);
     assert!(printed("released-42") && !printed("EVIL") && !printed("looked"), "{screen}");
-    assert!(daemon.call(types("echo later\n")).await.success, "the terminal is returned");
+    assert!(daemon.call(types("echo later\n")).await.success, "the terminal is no longer held");
     daemon.stop().await;
 }
 
@@ -368,7 +386,7 @@ async fn agent_cannot_type_while_a_person_judges_the_terminal() {
 async fn setting_refuses_insufficiently_proven_answers() {
     let daemon = TestDaemon::new().await;
     let person = daemon.person_named("person").await;
-    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let waiting_run = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     // The client of this test has no terminal.
     for (proof, wanted) in [
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
@@ -376,28 +394,32 @@ async fn setting_refuses_insufficiently_proven_answers() {
         (Proof::Passphrase, "given with the approver's passphrase"),
     ] {
         daemon.configure(Configuration { gate_proof: proof, ..Configuration::default() });
-        let refused = person.call(answer(&asked, "yes")).await.unwrap().error.unwrap();
+        let refusal = person.call(answer(&waiting_run, "yes")).await.unwrap().error.unwrap();
         assert!(
-            refused.contains(wanted) && refused.contains(&format!("gates.require = \"{}\"", proof.name())),
-            "{refused}"
+            refusal.contains(wanted) && refusal.contains(&format!("gates.require = \"{}\"", proof.name())),
+            "{refusal}"
         );
     }
     assert!(set_passphrase(&person, Some("open sesame"), None).await.success);
     let passphrase = Some(Passphrase("open sesame".to_owned()));
     let signed = PasskeyAssertion { credential_id: "none".to_owned(), ..PasskeyAssertion::default() };
-    let refused = person.call(AnswerGate { passkey: Some(Box::new(signed)), ..answer(&asked, "yes") }).await.unwrap();
-    assert!(refused.error.unwrap().starts_with("This passkey is not registered"));
-    let taken = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap();
-    assert!(taken.success, "{taken:?}");
-    let events = events_of(&daemon, &asked).await;
-    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
-    assert_eq!((&answered.data["proof"], &answered.data["required"]), (&json!("passphrase"), &json!("passphrase")));
+    let refusal =
+        person.call(AnswerGate { passkey: Some(Box::new(signed)), ..answer(&waiting_run, "yes") }).await.unwrap();
+    assert!(refusal.error.unwrap().starts_with("This passkey is not registered"));
+    let answer_reply = person.call(AnswerGate { passphrase, ..answer(&waiting_run, "yes") }).await.unwrap();
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let events = events_of(&daemon, &waiting_run).await;
+    let answer_event = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!(
+        (&answer_event.data["proof"], &answer_event.data["required"]),
+        (&json!("passphrase"), &json!("passphrase"))
+    );
     // A stricter setting applies at once, even to an open question.
-    let asked = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let waiting_run = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     daemon.configure(Configuration { gate_proof: Proof::Passkey, ..Configuration::default() });
     let passphrase = Some(Passphrase("open sesame".to_owned()));
-    let refused = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap().error.unwrap();
-    assert!(refused.contains("signed with a passkey on the page"), "{refused}");
+    let refusal = person.call(AnswerGate { passphrase, ..answer(&waiting_run, "yes") }).await.unwrap().error.unwrap();
+    assert!(refusal.contains("signed with a passkey on the page"), "{refusal}");
     // A question that agents may answer requires no proof.
     let decided = start_and_wait(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(daemon.call(answer(&decided, "go")).await.success);
@@ -412,17 +434,17 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     for _ in 0..5 {
         waiting.push(start_and_wait(&daemon, json!({"prompt": "Go?"})).await.run_id);
     }
-    let (mut listed, mut before) = (Vec::new(), None);
+    let (mut listing, mut before) = (Vec::new(), None);
     loop {
         let state = Some("waiting".to_owned());
         let page = ListWorkflowRuns { state, before: before.clone(), limit: Some(2), ..ListWorkflowRuns::default() };
         let page: Vec<String> = daemon.call(page).await.runs.into_iter().map(|run| run.run_id).collect();
         let Some(last) = page.last() else { break };
         before = Some(last.clone());
-        listed.extend(page);
+        listing.extend(page);
     }
     waiting.reverse();
-    assert_eq!(listed, waiting, "the newest first");
+    assert_eq!(listing, waiting, "the newest first");
     let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
     assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
     daemon.stop().await;
@@ -524,18 +546,18 @@ async fn run_uses_named_definitions_as_of_its_start() {
         }
         let person = daemon.person_named("person").await;
         assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
-        let ended = wait_for_end(&daemon, &waiting).await;
-        let text = serde_json::to_string(&ended).unwrap();
+        let reply = wait_for_end(&daemon, &waiting).await;
+        let text = serde_json::to_string(&reply).unwrap();
         if wanted.is_empty() {
-            assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
+            assert!(reply.status == "completed" && text.contains("was approved"), "{edit:?} {reply:#?}");
         } else {
-            assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
+            assert!(reply.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {reply:#?}");
             // A run that starts now uses the current definitions.
-            let again = daemon.call(verb).await;
-            let digests = [&waiting, &again].map(|run| run.pending_gate.clone().unwrap().digest);
-            assert_ne!(digests[0], digests[1], "later steps are part of the approval");
-            assert!(person.call(answer(&again, "yes")).await.unwrap().success);
-            assert_eq!(wait_for_end(&daemon, &again).await.status, "completed");
+            let second_reply = daemon.call(verb).await;
+            let digests = [&waiting, &second_reply].map(|run| run.pending_gate.clone().unwrap().digest);
+            assert_ne!(digests[0], digests[1], "the digest covers later steps");
+            assert!(person.call(answer(&second_reply, "yes")).await.unwrap().success);
+            assert_eq!(wait_for_end(&daemon, &second_reply).await.status, "completed");
         }
         daemon.stop().await;
     }

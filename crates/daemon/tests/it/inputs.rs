@@ -50,15 +50,15 @@ async fn input_is_logged_with_its_question_and_hidden_input_masked() {
     let daemon = daemon.restarted().await;
     let logged = inputs(&daemon, &session_id).await;
     let kinds: Vec<(InputKind, &str)> = logged.iter().map(|one| (one.kind, one.context.as_str())).collect();
-    let (typed, entered, wait) = (InputKind::Typed, InputKind::Entered, InputKind::Wait);
+    let (typed_input, entered, wait) = (InputKind::Typed, InputKind::Entered, InputKind::Wait);
     assert_eq!(
         kinds,
         [
             (InputKind::Command, "prompt"),
-            (typed, "prompt"),
+            (typed_input, "prompt"),
             (entered, "prompt"),
             (wait, "program"),
-            (typed, "program"),
+            (typed_input, "program"),
             (wait, "password"),
             (InputKind::Hidden, "password"),
             (wait, "prompt"),
@@ -77,7 +77,7 @@ async fn input_is_logged_with_its_question_and_hidden_input_masked() {
         (Some("hello (\\w+)"), Some("hello ana"))
     );
     assert!(logged.windows(2).all(|two| two[0].offset <= two[1].offset && two[0].number < two[1].number));
-    assert!(!json!(logged).to_string().contains("hunter2"), "hidden input is not kept");
+    assert!(!json!(logged).to_string().contains("hunter2"), "hidden input is not logged");
     let newest = ReadInputs { session_id, limit: Some(1), ..ReadInputs::default() };
     assert_eq!(daemon.call(newest).await.inputs.len(), 1);
     daemon.stop().await;

@@ -105,15 +105,22 @@ async fn project_workflow_is_saved_found_described_and_removed() {
     assert_eq!(Value::Object(created.workflow_signature), signature);
     assert_eq!(author.list().await, [row("greet", false)]);
 
-    let again = author.create(machine("greet")).await;
+    let second_reply = author.create(machine("greet")).await;
     let error = "Workflow 'greet' already exists. Use overwrite_existing=true to replace.";
-    assert_eq!((again.success, again.name_taken, again.error.as_deref()), (false, true, Some(error)));
+    assert_eq!(
+        (second_reply.success, second_reply.name_taken, second_reply.error.as_deref()),
+        (false, true, Some(error))
+    );
     // Document 001, lines 1148-1155: a refusal has every field.
-    assert_eq!(again.validation_errors, ["Workflow 'greet' already exists"]);
-    let fields = (again.workflow_name.as_str(), again.stored_file.as_str(), again.workflow_signature.is_empty());
+    assert_eq!(second_reply.validation_errors, ["Workflow 'greet' already exists"]);
+    let fields = (
+        second_reply.workflow_name.as_str(),
+        second_reply.stored_file.as_str(),
+        second_reply.workflow_signature.is_empty(),
+    );
     assert_eq!(fields, ("greet", "", true));
-    let ended = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
-    assert!(author.client.call(ended).await.unwrap().success);
+    let overwriting = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
+    assert!(author.client.call(overwriting).await.unwrap().success);
 
     let described = author.client.call(DescribeWorkflow { name: "greet".to_owned() }).await.unwrap();
     assert!(described.success && described.problems.is_empty(), "{described:?}");
@@ -141,7 +148,7 @@ async fn project_workflow_is_saved_found_described_and_removed() {
 async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let refused = author
+    let refusal = author
         .create(json!({
             "initial_state": "x",
             "states": {"a": {
@@ -150,7 +157,7 @@ async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
             }}
         }))
         .await;
-    assert!(!refused.success);
+    assert!(!refusal.success);
     let expected = [
         "/name: a saved workflow must have a 'name', by which it is found",
         "/description: a saved workflow must have a 'description', which explains its purpose",
@@ -159,15 +166,15 @@ async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
         "/states/a/transitions/0/condition/pattern_match: pattern '(' does not compile: unclosed group at position 0",
         "/states/a/transitions/0/next_state: State 'a' references non-existent state 'b', did you mean 'a'?",
     ];
-    assert_eq!(refused.validation_errors, expected);
+    assert_eq!(refusal.validation_errors, expected);
     // Document 001, lines 1115-1122: a refusal has every field, and its error begins like this.
-    assert_eq!((refused.workflow_name.as_str(), refused.stored_file.as_str()), ("", ""));
-    assert_eq!(serde_json::to_value(&refused).unwrap()["workflow_signature"], json!({}));
-    let error = refused.error.unwrap();
+    assert_eq!((refusal.workflow_name.as_str(), refusal.stored_file.as_str()), ("", ""));
+    assert_eq!(serde_json::to_value(&refusal).unwrap()["workflow_signature"], json!({}));
+    let error = refusal.error.unwrap();
     assert!(error.starts_with("Workflow definition does not match current MCP tool schema. "), "{error}");
     for name in ["..", "../x", "a/b", ""] {
-        let refused = author.create(machine(name)).await;
-        assert!(!refused.success && refused.validation_errors[0].starts_with("/name: "), "{refused:?}");
+        let refusal = author.create(machine(name)).await;
+        assert!(!refusal.success && refusal.validation_errors[0].starts_with("/name: "), "{refusal:?}");
     }
     let reserved = author.create(machine("index")).await;
     assert!(reserved.error.unwrap().contains("'index' is the name of a file of the library itself"));
@@ -201,7 +208,7 @@ async fn names_fall_back_to_user_library_hidden_by_project() {
         let created = at_home.call(verb).await.unwrap();
         assert_eq!(created.path, Some(author.own().join(format!("{name}.json")).display().to_string()));
     }
-    assert!(author.create(machine("greet")).await.success, "another library's name is not taken");
+    assert!(author.create(machine("greet")).await.success, "a name in another library can be used");
     assert_eq!(author.list().await, [row("build", false), row("greet", false), row("greet", true)]);
     let of = |name: &str| DescribeWorkflow { name: name.to_owned() };
     let described = author.client.call(of("greet")).await.unwrap();
@@ -252,12 +259,12 @@ async fn broken_files_and_index_hide_nothing() {
     let invalid = json!({"definition": {"initial_state": "a", "states": {}}});
     fs::write(author.project().join("odd.json"), invalid.to_string()).unwrap();
 
-    let listed = author.client.call(ListWorkflows::default()).await.unwrap();
-    let names: Vec<_> = listed.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
+    let listing = author.client.call(ListWorkflows::default()).await.unwrap();
+    let names: Vec<_> = listing.workflows.iter().map(|workflow| workflow.name.as_str()).collect();
     assert_eq!(names, ["greet", "odd"]);
-    assert_eq!(listed.broken.len(), 1);
-    assert_eq!(listed.broken[0].file, author.project().join("half.json").display().to_string());
-    assert!(listed.broken[0].reason.starts_with("this is not JSON: "), "{listed:?}");
+    assert_eq!(listing.broken.len(), 1);
+    assert_eq!(listing.broken[0].file, author.project().join("half.json").display().to_string());
+    assert!(listing.broken[0].reason.starts_with("this is not JSON: "), "{listing:?}");
     let index: Value = serde_json::from_slice(&fs::read(author.project().join("index.json")).unwrap()).unwrap();
     assert_eq!(index["files"].as_array().unwrap().len(), 3, "the index is rebuilt");
 
@@ -284,18 +291,18 @@ async fn ten_megabyte_definition_is_refused_at_once() {
     let mut long = machine("long");
     long["states"]["type"]["action"]["params"]["input_text"] = "x".repeat(10 << 20).into();
     let started = Instant::now();
-    let (refused, beside) = tokio::join!(author.create(long), author.create(machine("greet")));
+    let (refusal, beside) = tokio::join!(author.create(long), author.create(machine("greet")));
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
-    assert_eq!(refused.validation_errors.len(), 1, "{refused:?}");
-    assert!(refused.validation_errors[0].ends_with("at most 1048576 are read"), "{refused:?}");
+    assert_eq!(refusal.validation_errors.len(), 1, "{refusal:?}");
+    assert!(refusal.validation_errors[0].ends_with("at most 1048576 are read"), "{refusal:?}");
     assert!(beside.success, "{beside:?}");
     // An even longer definition cannot be sent at all.
     let mut longer = machine("longer");
     longer["description"] = "x".repeat(17 << 20).into();
     let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false, reason: None };
-    let (refused, beside) = tokio::join!(author.client.call(longer), author.create(machine("other")));
-    let refused = refused.unwrap_err().to_string();
-    assert_eq!(refused, "what was asked takes 17 MB, and at most 16 MB can be sent");
+    let (refusal, beside) = tokio::join!(author.client.call(longer), author.create(machine("other")));
+    let refusal = refusal.unwrap_err().to_string();
+    assert_eq!(refusal, "what was asked takes 17 MB, and at most 16 MB can be sent");
     assert!(beside.success, "{beside:?}");
     daemon.stop().await;
 }

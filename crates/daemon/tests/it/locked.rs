@@ -107,8 +107,8 @@ async fn copied_state_cannot_pass_a_gate() {
     let copy = daemon.restarted().await;
     let ann = copy.person_named("ann").await;
     for passphrase in [None, Some("open sesame")] {
-        let refused = answer_gate(&ann, &waiting, passphrase).await;
-        assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
+        let refusal = answer_gate(&ann, &waiting, passphrase).await;
+        assert!(!refusal.success && refusal.error.as_ref().unwrap().contains("locked"), "{refusal:?}");
     }
     // A passphrase set by the attacker does not help either.
     set_passphrase(&ann, Some("open barley"), None).await;
@@ -131,21 +131,21 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
         start_until_gate(&daemon, deploying_machine("human")).await,
         start_until_gate(&daemon, deploying_machine("human")).await,
     );
-    let of_agent = start_until_gate(&daemon, deploying_machine("agent")).await;
-    let shown = waiting.pending_gate.clone().unwrap();
+    let agent_run = start_until_gate(&daemon, deploying_machine("agent")).await;
+    let displayed_text = waiting.pending_gate.clone().unwrap();
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
-    assert!(is_locked(&daemon, &waiting).await && !is_locked(&daemon, &of_agent).await);
+    assert!(is_locked(&daemon, &waiting).await && !is_locked(&daemon, &agent_run).await);
     let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await;
     assert!(gate.error.as_ref().unwrap().contains("steplatch approver unlock"), "{gate:?}");
 
     // A gate for an agent needs no person.
-    assert!(!private_part(&daemon, &of_agent).starts_with("sealed:"));
+    assert!(!private_part(&daemon, &agent_run).starts_with("sealed:"));
     let decides = |run: &RunReply| Decide { run_id: run.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
-    assert!(daemon.call(decides(&of_agent)).await.success);
-    assert_eq!(wait_for_end(&daemon, &of_agent).await.status, "completed");
-    let refused = daemon.call(decides(&waiting)).await;
-    assert!(refused.error.as_ref().unwrap().contains("locked") && !refused.passphrase_wanted, "{refused:?}");
+    assert!(daemon.call(decides(&agent_run)).await.success);
+    assert_eq!(wait_for_end(&daemon, &agent_run).await.status, "completed");
+    let refusal = daemon.call(decides(&waiting)).await;
+    assert!(refusal.error.as_ref().unwrap().contains("locked") && !refusal.passphrase_wanted, "{refusal:?}");
 
     let missing = answer_gate(&ann, &waiting, None).await;
     assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
@@ -159,12 +159,15 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     .await;
     assert!(!is_locked(&daemon, &other).await);
     let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await.gate.unwrap();
-    assert_eq!((&gate.gate_id, &gate.digest, &gate.prompt), (&shown.gate_id, &shown.digest, &shown.prompt));
+    assert_eq!(
+        (&gate.gate_id, &gate.digest, &gate.prompt),
+        (&displayed_text.gate_id, &displayed_text.digest, &displayed_text.prompt)
+    );
     for run in [&waiting, &other] {
-        let taken = answer_gate(&ann, run, Some("open sesame")).await;
-        assert!(taken.success, "{taken:?}");
-        let ended = wait_for_end(&daemon, run).await;
-        assert_eq!(ended.status, "completed", "{ended:?}");
+        let answer_reply = answer_gate(&ann, run, Some("open sesame")).await;
+        assert!(answer_reply.success, "{answer_reply:?}");
+        let reply = wait_for_end(&daemon, run).await;
+        assert_eq!(reply.status, "completed", "{reply:?}");
     }
     assert_eq!(unlock(&ann, "open sesame").await.runs, 0);
     daemon.stop().await;
@@ -181,10 +184,10 @@ async fn answer_with_the_passphrase_opens_its_own_run() {
     let ann = daemon.person_named("ann").await;
     let (run_id, gate_id, digest) = (waiting.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
     let answer = AnswerGate { run_id, gate_id, digest, answer: "yes".to_owned(), ..AnswerGate::default() };
-    let taken = ann.call(AnswerGate { passphrase: to_passphrase("open sesame"), ..answer }).await.unwrap();
-    assert!(taken.success, "{taken:?}");
-    let ended = wait_for_end(&daemon, &waiting).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
+    let answer_reply = ann.call(AnswerGate { passphrase: to_passphrase("open sesame"), ..answer }).await.unwrap();
+    assert!(answer_reply.success, "{answer_reply:?}");
+    let reply = wait_for_end(&daemon, &waiting).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
     daemon.stop().await;
 }
 
@@ -238,13 +241,14 @@ async fn terminals_of_a_locked_run_stay_held_without_secrets() {
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..Default::default() }).await;
     let screen = screen.screen_content.unwrap();
     assert!(screen.contains("shown:") && !screen.contains(SECRET), "{screen}");
-    let typed = SendInput { session_id: session_id.clone(), input_text: "echo $K\n".into(), ..SendInput::default() };
-    let refused = daemon.call(typed).await;
-    assert!(refused.error.as_ref().unwrap().contains("waits for a person who judges this terminal"), "{refused:?}");
+    let typed_input =
+        SendInput { session_id: session_id.clone(), input_text: "echo $K\n".into(), ..SendInput::default() };
+    let refusal = daemon.call(typed_input).await;
+    assert!(refusal.error.as_ref().unwrap().contains("waits for a person who judges this terminal"), "{refusal:?}");
     // A run cancelled while locked leaves no terminal.
     assert!(daemon.call(CancelWorkflow { run_id: waiting.run_id.clone() }).await.success);
-    let left = daemon.call(ListTerminalSessions::default()).await;
-    assert!(left.sessions.is_empty(), "{left:?}");
+    let terminals = daemon.call(ListTerminalSessions::default()).await;
+    assert!(terminals.sessions.is_empty(), "{terminals:?}");
     daemon.stop().await;
 }
 
@@ -303,7 +307,7 @@ async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     let ann = daemon.person_named("ann").await;
     let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
-    assert_eq!(sealed_runs(&daemon), [true], "the nested run has ended too");
+    assert_eq!(sealed_runs(&daemon), [true], "the nested run has also finished");
     let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() };
     let waiting = daemon.person_named("bob").await;
     let waiting = tokio::spawn(async move { waiting.call(looks).await.unwrap() });
@@ -315,8 +319,8 @@ async fn subscriber_of_a_locked_run_sees_its_end_and_cancel_is_deep() {
     while !last.as_ref().is_some_and(RunEvent::is_last) {
         last = Some(serde_json::from_value(events.next().await.unwrap()).unwrap());
     }
-    let seen = waiting.await.unwrap();
-    assert!(["waiting", "completed"].contains(&seen.status.as_str()) && seen.error.is_none(), "{seen:?}");
+    let output = waiting.await.unwrap();
+    assert!(["waiting", "completed"].contains(&output.status.as_str()) && output.error.is_none(), "{output:?}");
     daemon.stop().await;
 }
 

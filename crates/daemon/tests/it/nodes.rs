@@ -111,17 +111,17 @@ impl Author {
 async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let listed = author.client.call(ListNodes::default()).await.unwrap();
-    assert!(listed.success, "{listed:?}");
-    let ids: Vec<(&str, &str)> = listed.nodes.iter().map(|node| (node.id.as_str(), node.kind.as_str())).collect();
+    let listing = author.client.call(ListNodes::default()).await.unwrap();
+    assert!(listing.success, "{listing:?}");
+    let ids: Vec<(&str, &str)> = listing.nodes.iter().map(|node| (node.id.as_str(), node.kind.as_str())).collect();
     let bash = ["count", "shout", "slow", "token", "where"].map(|id| (id, "bash"));
     assert_eq!(ids[1], ("identity", "identity"));
     assert_eq!(ids.iter().filter(|(id, _)| *id != "identity").copied().collect::<Vec<_>>(), bash);
     let file = author.folder.path().join("project/steplatch.toml").display().to_string();
-    assert_eq!(listed.files, [file.as_str()]);
-    assert_eq!(listed.broken[0].id.as_deref(), Some("broken"));
-    assert!(listed.broken[0].reason.contains("did you mean 'command'?"), "{:?}", listed.broken);
-    assert_eq!(listed.broken.len(), 1);
+    assert_eq!(listing.files, [file.as_str()]);
+    assert_eq!(listing.broken[0].id.as_deref(), Some("broken"));
+    assert!(listing.broken[0].reason.contains("did you mean 'command'?"), "{:?}", listing.broken);
+    assert_eq!(listing.broken.len(), 1);
 
     let some = author.client.call(ListNodes { containing: Some("WHERE it".to_owned()) }).await.unwrap();
     assert_eq!(some.nodes.iter().map(|node| node.id.as_str()).collect::<Vec<_>>(), ["where"]);
@@ -133,7 +133,11 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     let described = author.client.call(DescribeNode { node_id: "token".to_owned() }).await.unwrap();
     assert_eq!(described.declaration.unwrap()["env"]["TOKEN"], "{secret:DEPLOY_TOKEN}");
     let described = author.client.call(DescribeNode { node_id: "twice".to_owned() }).await.unwrap();
-    assert_eq!(described.declaration.unwrap()["steps"][1]["depends_on"], json!(["one"]), "its input names it");
+    assert_eq!(
+        described.declaration.unwrap()["steps"][1]["depends_on"],
+        json!(["one"]),
+        "the dependency follows from the input"
+    );
     let error = author.client.call(DescribeNode { node_id: "broken".to_owned() }).await.unwrap().error.unwrap();
     assert!(
         error.starts_with(&format!("Node 'broken' cannot be used; correct its declaration in {file}:\n/comand")),
@@ -144,10 +148,10 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     fs::write(author.folder.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
         .unwrap();
     fs::write(author.folder.path().join("project/steplatch.toml"), "[nodes").unwrap();
-    let listed = author.client.call(ListNodes::default()).await.unwrap();
-    let ids: Vec<&str> = listed.nodes.iter().map(|node| node.id.as_str()).collect();
+    let listing = author.client.call(ListNodes::default()).await.unwrap();
+    let ids: Vec<&str> = listing.nodes.iter().map(|node| node.id.as_str()).collect();
     assert_eq!(ids, ["identity", "new"]);
-    assert!(listed.broken[0].reason.contains("not valid TOML"), "{:?}", listed.broken);
+    assert!(listing.broken[0].reason.contains("not valid TOML"), "{:?}", listing.broken);
     daemon.stop().await;
 }
 
@@ -162,15 +166,25 @@ async fn call_uses_project_directory_and_callers_environment() {
     let same = author.call_tool("identity", json!({"a": [1, null]})).await;
     assert_eq!((same.success, same.output), (true, json!({"a": [1, null]})));
 
-    let none = author.call_tool("wher", json!(1)).await;
+    let unknown_node_reply = author.call_tool("wher", json!(1)).await;
     let error = "Node 'wher' not found, did you mean 'where'? Available nodes: count, fails, identity, nested, shout, slow, token, twice, where";
-    assert_eq!((none.error.as_deref(), none.error_type.as_deref()), (Some(error), Some("not_found")));
-    assert_eq!((none.success, none.node_type, none.input), (false, None, json!(1)));
+    assert_eq!(
+        (unknown_node_reply.error.as_deref(), unknown_node_reply.error_type.as_deref()),
+        (Some(error), Some("not_found"))
+    );
+    assert_eq!(
+        (unknown_node_reply.success, unknown_node_reply.node_type, unknown_node_reply.input),
+        (false, None, json!(1))
+    );
     let error = author.runs("shout", json!("x")).await.error.unwrap();
     assert_eq!(error, "'shout' is a node of type bash, not a graph; call it as a node.");
-    let late = RunNode { node_id: "slow".to_owned(), input: Value::Null, timeout: Some(0.3) };
-    let late = author.client.call(late).await.unwrap();
-    assert_eq!((late.success, late.error_type.as_deref()), (false, Some("timeout")), "{late:?}");
+    let late_request = RunNode { node_id: "slow".to_owned(), input: Value::Null, timeout: Some(0.3) };
+    let late_request = author.client.call(late_request).await.unwrap();
+    assert_eq!(
+        (late_request.success, late_request.error_type.as_deref()),
+        (false, Some("timeout")),
+        "{late_request:?}"
+    );
     daemon.stop().await;
 }
 
@@ -201,7 +215,7 @@ async fn graph_runs_its_steps_and_names_the_failed_ones() {
     assert_eq!(twice.attributes["execution_order"], json!(["one", "two"]));
     assert_eq!(twice.attributes["steps"]["one"]["status"], "completed");
     let nested = author.call_tool("nested", Value::Null).await;
-    assert_eq!((nested.success, nested.output), (true, json!(["X A B"])), "a graph is a node too");
+    assert_eq!((nested.success, nested.output), (true, json!(["X A B"])), "a graph can be called as a node");
     let fails = author.runs("fails", Value::Null).await;
     assert!(!fails.success);
     assert!(fails.error.as_deref().unwrap().starts_with("Step 'bad' failed: "), "{fails:?}");
@@ -281,7 +295,7 @@ async fn slow_attempt_is_ended_before_the_next_one() {
     assert_eq!((result.success, &result.output), (true, &json!("gave up")), "{result:?}");
     assert_eq!(result.attributes["steps"]["a"]["attempts"], 2);
     let pid = author.project().join("slow.pid");
-    assert!(pid.exists() && !running(&pid), "its children have ended");
+    assert!(pid.exists() && !running(&pid), "the child processes have exited");
     daemon.stop().await;
 }
 
@@ -312,13 +326,21 @@ async fn repeated_step_makes_one_call() {
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
     let somebody = Author::connected(&daemon, &author.folder).await;
-    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "repeated over another connection");
+    assert_eq!(
+        somebody.call_once(&count, "step_1").await.unwrap(),
+        first,
+        "a call repeated over another connection returns the first reply"
+    );
     let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), somebody.call_once(&count, "step_2"));
     let (one, two) = (one.unwrap(), two.unwrap());
-    assert_eq!((&one, one.output.as_str().map(str::trim)), (&two, Some("2")), "and at the same time");
+    assert_eq!(
+        (&one, one.output.as_str().map(str::trim)),
+        (&two, Some("2")),
+        "concurrent calls of one step share a reply"
+    );
     let other = RunNode { input: json!("else"), ..count };
-    let refused = author.client.call_once(&other, "step_1").await.unwrap();
-    assert!(refused.error.unwrap().starts_with("This step has already made another call"));
+    let refusal = author.client.call_once(&other, "step_1").await.unwrap();
+    assert!(refusal.error.unwrap().starts_with("This step has already made another call"));
     assert_eq!(fs::read_to_string(author.project().join("count")).unwrap(), "once\nonce\n");
     daemon.stop().await;
 }
@@ -340,7 +362,7 @@ async fn call_ends_with_its_caller_and_with_the_daemon() {
     let calling = tokio::spawn(async move { somebody.call_once(&slow, "slow").await });
     eventually("the step runs", async || running(&pid)).await;
     daemon.stop().await;
-    assert!(!running(&pid), "a call with a step ends with the daemon");
+    assert!(!running(&pid), "a call with a step stops with the daemon");
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
 }
 
@@ -351,8 +373,8 @@ async fn program_ended_between_two_calls_is_restarted() {
     let author = Author::with(&daemon, declared).await;
     let first = author.call_tool("shell", json!("word=kept; echo $$ > shell.pid; echo began")).await;
     assert_eq!((first.success, &first.output), (true, &json!("began")), "{first:?}");
-    let kept = author.call_tool("shell", json!("echo $word")).await;
-    assert_eq!(kept.output, "kept");
+    let same_program_reply = author.call_tool("shell", json!("echo $word")).await;
+    assert_eq!(same_program_reply.output, "kept");
     let pid = author.project().join("shell.pid");
     let killed = std::process::Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
     assert!(killed.unwrap().success());
@@ -361,9 +383,9 @@ async fn program_ended_between_two_calls_is_restarted() {
         daemon.call(ListTerminalSessions::default()).await.sessions.iter().all(|session| session.state == "exited")
     })
     .await;
-    let again = author.call_tool("shell", json!("echo \"again $word\"")).await;
-    assert_eq!((again.success, &again.output), (true, &json!("again")), "{again:?}");
-    assert_ne!(again.attributes["session_id"], first.attributes["session_id"]);
+    let second_reply = author.call_tool("shell", json!("echo \"again $word\"")).await;
+    assert_eq!((second_reply.success, &second_reply.output), (true, &json!("again")), "{second_reply:?}");
+    assert_ne!(second_reply.attributes["session_id"], first.attributes["session_id"]);
     let open = daemon.call(ListTerminalSessions::default()).await.sessions;
     assert_eq!(open.len(), 1, "{open:?}");
     daemon.stop().await;

@@ -30,8 +30,8 @@ async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
 /// Waits for the ends of runs, all of which must complete.
 async fn all_complete(daemon: &TestDaemon, ids: &[String]) {
     for id in ids {
-        let ended = wait_for_end(daemon, id).await;
-        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
+        let reply = wait_for_end(daemon, id).await;
+        assert_eq!((reply.status.as_str(), reply.error.as_deref()), ("completed", None), "{reply:?}");
     }
 }
 

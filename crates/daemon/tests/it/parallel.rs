@@ -67,13 +67,13 @@ async fn parallel_runs_of_a_list_work_once_across_a_restart() {
     eventually("two of them have begun", async || logged_lines(folder.path()) == ["a", "b"]).await;
     let daemon = daemon.restarted().await;
     let open = daemon.call(ListTerminalSessions::default()).await;
-    assert_eq!(open.sessions.len(), 2, "each has its own terminal: {open:?}");
-    assert_eq!(logged_lines(folder.path()), ["a", "b"], "the third waits for a place");
+    assert_eq!(open.sessions.len(), 2, "each nested run has its own terminal: {open:?}");
+    assert_eq!(logged_lines(folder.path()), ["a", "b"], "the third run waits for a free place");
     fs::write(folder.path().join("go"), "").unwrap();
-    let ended = wait_for_end(&daemon, &run).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.result, Some(json!(["A", "B", "C"])), "{ended:?}");
-    assert_eq!(logged_lines(folder.path()), ["a", "b", "c"], "nothing is repeated");
+    let reply = wait_for_end(&daemon, &run).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    assert_eq!(reply.result, Some(json!(["A", "B", "C"])), "{reply:?}");
+    assert_eq!(logged_lines(folder.path()), ["a", "b", "c"], "no run is repeated");
     let open = daemon.call(ListTerminalSessions::default()).await;
     assert!(open.sessions.is_empty(), "no terminal is left open: {open:?}");
     daemon.stop().await;
@@ -114,7 +114,7 @@ async fn answer(daemon: &TestDaemon, run: &str, answer: &str) {
 async fn gates_of_nested_runs_are_answered_also_after_a_restart() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
-    let [ana, bob] = &wait_at_gates(&daemon, &run).await[..] else { panic!("two gates") };
+    let [ana, bob] = &wait_at_gates(&daemon, &run).await[..] else { panic!("there are not exactly two gates") };
     answer(&daemon, bob, "yes").await;
     eventually("one is left", async || {
         let verb = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
@@ -124,8 +124,8 @@ async fn gates_of_nested_runs_are_answered_also_after_a_restart() {
     let daemon = daemon.restarted().await;
     // Answered through the outermost run: only one gate is left below it.
     answer(&daemon, &run, "yes").await;
-    let ended = wait_for_end(&daemon, &run).await;
-    assert_eq!(ended.result, Some(json!({"ana": "ana agrees", "bob": "bob agrees"})), "{ended:?}");
+    let reply = wait_for_end(&daemon, &run).await;
+    assert_eq!(reply.result, Some(json!({"ana": "ana agrees", "bob": "bob agrees"})), "{reply:?}");
     assert_ne!(ana, bob);
     daemon.stop().await;
 }
@@ -134,12 +134,12 @@ async fn gates_of_nested_runs_are_answered_also_after_a_restart() {
 async fn nested_failure_is_named_and_the_other_runs_end() {
     let daemon = TestDaemon::new().await;
     let run = daemon.begin(two_questions()).await;
-    let [ana, bob] = &wait_at_gates(&daemon, &run).await[..] else { panic!("two gates") };
+    let [ana, bob] = &wait_at_gates(&daemon, &run).await[..] else { panic!("there are not exactly two gates") };
     answer(&daemon, ana, "no").await;
     answer(&daemon, bob, "yes").await;
-    let ended = wait_for_end(&daemon, &run).await;
-    assert_eq!(ended.status, "failed", "{ended:?}");
-    let error = ended.error.unwrap();
+    let reply = wait_for_end(&daemon, &run).await;
+    assert_eq!(reply.status, "failed", "{reply:?}");
+    let error = reply.error.unwrap();
     assert!(error.contains("1 of 2 workflows did not complete: ana:") && error.contains("does not agree"), "{error}");
     daemon.stop().await;
 }

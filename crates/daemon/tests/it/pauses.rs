@@ -51,7 +51,7 @@ async fn wait_for_event(daemon: &TestDaemon, run: &str, event_type: &str, state:
         .await
         .unwrap();
     loop {
-        let event = events.next().await.expect("an expected event");
+        let event = events.next().await.expect("the expected event arrives");
         if event["event_type"] == event_type && state.is_none_or(|state| event["data"]["state"] == state) {
             return event["data"].clone();
         }
@@ -74,9 +74,9 @@ async fn paused_run_finishes_its_step_and_stays_paused() {
     let paused = pause(&daemon, &run).await;
     assert!(paused.success && paused.message.starts_with("Run paused"), "{paused:?}");
     assert_eq!((paused.state.as_str(), paused.paused.as_ref().unwrap().by.as_str()), ("running", "test"));
-    let again = daemon.person_named("ana").await.call(PauseWorkflow { run_id: run.clone() }).await.unwrap();
-    assert_eq!((again.success, again.message.as_str()), (true, "Run was already paused by test"));
-    assert_eq!(again.paused, paused.paused);
+    let second_reply = daemon.person_named("ana").await.call(PauseWorkflow { run_id: run.clone() }).await.unwrap();
+    assert_eq!((second_reply.success, second_reply.message.as_str()), (true, "Run was already paused by test"));
+    assert_eq!(second_reply.paused, paused.paused);
 
     let daemon = daemon.restarted().await;
     assert_eq!(record(&daemon, &run).await.paused, paused.paused);
@@ -84,14 +84,23 @@ async fn paused_run_finishes_its_step_and_stays_paused() {
     wait_for_event(&daemon, &run, "state_completed", Some("wait")).await;
     let daemon = daemon.restarted().await;
     let inspected = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
-    assert_eq!((inspected.status.as_str(), inspected.states_executed), ("running", 2), "it goes nowhere");
+    assert_eq!(
+        (inspected.status.as_str(), inspected.states_executed),
+        ("running", 2),
+        "a paused run makes no progress"
+    );
     assert_eq!(inspected.paused, paused.paused);
 
     let resumed = resume(&daemon, &run).await;
     assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run resumed", None));
-    let ended = wait_for_end(&daemon, &run).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("type")), "{:?}", ended.error);
-    assert_eq!(ended.paused, None);
+    let final_reply = wait_for_end(&daemon, &run).await;
+    assert_eq!(
+        (final_reply.status.as_str(), final_reply.final_state.as_deref()),
+        ("completed", Some("type")),
+        "{:?}",
+        final_reply.error
+    );
+    assert_eq!(final_reply.paused, None);
     assert_eq!(wait_for_event(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
     for reply in [pause(&daemon, &run).await, resume(&daemon, &run).await] {
         assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
@@ -155,8 +164,8 @@ async fn time_limit_stops_at_a_gate_and_in_a_pause() {
     clock.advance(Duration::from_secs(199));
     assert_eq!(record(&daemon, &run).await.state, "running");
     clock.advance(Duration::from_secs(1));
-    let ended = wait_for_end(&daemon, &run).await;
-    assert_eq!(ended.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
+    let reply = wait_for_end(&daemon, &run).await;
+    assert_eq!(reply.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
 
@@ -184,7 +193,7 @@ async fn nested_run_pauses_with_its_parent_or_alone() {
     wait_for_event(&daemon, &inner, "state_completed", Some("wait")).await;
     assert!(record(&daemon, &inner).await.paused.is_some());
     resume(&daemon, &inner).await;
-    let ended = wait_for_end(&daemon, &run).await;
-    assert_eq!(ended.status, "completed", "{:?}", ended.error);
+    let reply = wait_for_end(&daemon, &run).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
     daemon.stop().await;
 }

@@ -15,8 +15,8 @@ fn write_recording(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::
     std::fs::create_dir_all(&folder).unwrap();
     let file = daemon.place().state().join(format!("{}.cast", TerminalId::random()));
     std::fs::write(&file, text).unwrap();
-    let began = UNIX_EPOCH + Duration::from_millis(1_700_000_000_000);
-    (Catalog::new(folder).add(&file, &TerminalId::random(), began).unwrap(), file)
+    let started_at = UNIX_EPOCH + Duration::from_millis(1_700_000_000_000);
+    (Catalog::new(folder).add(&file, &TerminalId::random(), started_at).unwrap(), file)
 }
 
 /// Reads a recording from its beginning to its end, like the page.
@@ -41,8 +41,8 @@ async fn recording_is_read_in_consecutive_portions() {
         lines.push_str(&format!("[0.04,\"o\",\"{number}\\r\\n\"]\n"));
     }
     let (id, _) = write_recording(&daemon, &lines);
-    let listed = daemon.call(ListRecordings::default()).await;
-    let [one] = &listed.recordings[..] else { panic!("{listed:?}") };
+    let listing = daemon.call(ListRecordings::default()).await;
+    let [one] = &listing.recordings[..] else { panic!("{listing:?}") };
     assert_eq!((one.recording_id.clone(), one.title.as_deref(), one.cols), (id.to_string(), Some("build"), Some(40)));
     let all = read_whole(&daemon, &id).await;
     assert!(all.len() > 2 && all.iter().all(|reply| reply.frames.len() <= 400), "{}", all.len());
@@ -51,8 +51,8 @@ async fn recording_is_read_in_consecutive_portions() {
     assert!(changes.clone().zip(changes.skip(1)).all(|(one, next)| one.at_ms < next.at_ms));
     assert_eq!(all[0].duration_ms, 60_000);
     // A position reached directly shows the same screen as reading up to it.
-    let back = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: all[1].next_ms }).await;
-    assert_eq!(back.frames[0], all[2].frames[0]);
+    let rewound = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: all[1].next_ms }).await;
+    assert_eq!(rewound.frames[0], all[2].frames[0]);
     let missing = daemon.call(ReadRecording { recording_id: "../secret".to_owned(), at_ms: None }).await;
     assert!(missing.error.is_some_and(|error| error.contains("there is no recording '../secret'")));
 }
@@ -80,8 +80,8 @@ async fn replay_shows_no_secrets_in_frames_titles_or_markers() {
     assert!(daemon.call(secret).await.success);
     let text = serde_json::to_string(&read_whole(&daemon, &id).await).unwrap();
     assert!(text.contains("token ••••") && !text.contains("hunter2-and-more") && !text.contains("more"), "{text}");
-    let listed = serde_json::to_string(&daemon.call(ListRecordings::default()).await).unwrap();
-    assert!(!listed.contains("hunter2"), "{listed}");
+    let listing = serde_json::to_string(&daemon.call(ListRecordings::default()).await).unwrap();
+    assert!(!listing.contains("hunter2"), "{listing}");
 }
 
 #[tokio::test]
@@ -98,6 +98,6 @@ async fn damaged_recording_is_shown_up_to_the_damage() {
     let refused = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: None }).await;
     assert!(refused.error.is_some_and(|error| error.contains("not an asciicast recording: line 1")));
     std::fs::remove_file(&file).unwrap();
-    let gone = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: None }).await;
-    assert!(gone.error.is_some_and(|error| error.contains("moved or deleted")));
+    let missing_reply = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: None }).await;
+    assert!(missing_reply.error.is_some_and(|error| error.contains("moved or deleted")));
 }

@@ -41,7 +41,7 @@ async fn daemon_with(config: steplatch_remote::Config) -> TestDaemon {
 }
 
 fn call_request(name: &str, arguments: Value, wait: f64) -> CallTool {
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let Value::Object(arguments) = arguments else { panic!("the arguments must be an object") };
     CallTool { name: name.to_owned(), arguments, wait_seconds: Some(wait), ..CallTool::default() }
 }
 
@@ -96,8 +96,8 @@ async fn remote_workflow_is_a_tool_with_an_ordinary_run() {
     assert_eq!(result["workflowInstanceId"], run.id.as_str());
     assert_eq!(result["originalWorkflowId"], "7");
     assert_eq!(run.input, json!({"to": "prod"}));
-    assert_eq!(run.idempotency_key, reply.run_id, "the key is the run's own id");
-    let start = service.requests().into_iter().find(|asked| asked.route == Some(Route::Start)).unwrap();
+    assert_eq!(run.idempotency_key, reply.run_id, "the idempotency key is the run id");
+    let start = service.requests().into_iter().find(|request| request.route == Some(Route::Start)).unwrap();
     assert_eq!(start.headers["authorization"], format!("Api-Key {TOKEN}"));
     assert_eq!(start.body["source"], "application");
 
@@ -109,12 +109,12 @@ async fn remote_workflow_is_a_tool_with_an_ordinary_run() {
     );
     let record = daemon.call(GetWorkflowRun { run_id: reply.run_id.clone() }).await.run.unwrap();
     assert_eq!((record.workflow_id.as_str(), record.state.as_str()), ("workflow_deploy", "completed"));
-    let asked = CheckWorkflowStatus { workflow_id: "7".to_owned(), run_id: reply.run_id, remote: None };
-    let checked = daemon.call(asked).await;
+    let request = CheckWorkflowStatus { workflow_id: "7".to_owned(), run_id: reply.run_id, remote: None };
+    let checked = daemon.call(request).await;
     assert_eq!((checked.success, checked.status.as_str()), (true, "COMPLETED"), "{checked:?}");
 
-    let listed = daemon.call(ListWorkflows::default()).await;
-    assert!(listed.workflows.iter().any(|workflow| workflow.name == "workflow_deploy" && workflow.kind == "remote"));
+    let listing = daemon.call(ListWorkflows::default()).await;
+    assert!(listing.workflows.iter().any(|workflow| workflow.name == "workflow_deploy" && workflow.kind == "remote"));
     let described = daemon.call(DescribeWorkflow { name: "workflow_deploy".to_owned() }).await;
     assert!(described.success && described.input_schema.is_some(), "{described:?}");
     daemon.stop().await;
@@ -136,7 +136,7 @@ async fn remote_workflow_runs_by_name_and_nested() {
     };
     let by_name = daemon.call(by_name).await;
     assert_eq!(by_name.status, "completed", "{by_name:?}");
-    assert_eq!(service.runs()[0].input, json!({"count": 3}), "a text is read as the type in the schema");
+    assert_eq!(service.runs()[0].input, json!({"count": 3}), "text arguments are converted to the type in the schema");
 
     let executed = ExecuteWorkflow {
         workflow_id: "workflow_deploy".to_owned(),
@@ -257,8 +257,8 @@ async fn documented_flow_runs_as_written() {
         }
         // Lines 188-202, requested by the run's own id.
         service.once(Route::Status, Answer::Json(running.clone()));
-        let asked = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: reply.run_id, remote: None };
-        let checked = serde_json::to_value(daemon.call(asked).await).unwrap();
+        let request = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: reply.run_id, remote: None };
+        let checked = serde_json::to_value(daemon.call(request).await).unwrap();
         for (name, wanted) in [
             ("success", json!(true)),
             ("status", json!("RUNNING")),
@@ -277,20 +277,20 @@ async fn documented_flow_runs_as_written() {
         assert!(checked.get("end_time").is_none() && checked.get("error").is_none(), "{checked}");
         // The service's own ids are accepted as well; line 202: the error of a failed workflow.
         service.once(Route::Status, Answer::Json(status(word)));
-        let asked = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: instance.to_owned(), remote: None };
-        let checked = daemon.call(asked).await;
+        let request = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: instance.to_owned(), remote: None };
+        let checked = daemon.call(request).await;
         assert_eq!((checked.status.as_str(), checked.error.as_deref()), (word, error), "{checked:?}");
         assert_eq!(checked.times.end_time, Some(1_753_703_781_904));
     }
-    let asked = service.requests();
-    let start = asked.iter().find(|asked| asked.route == Some(Route::Start)).unwrap();
+    let requests = service.requests();
+    let start = requests.iter().find(|request| request.route == Some(Route::Start)).unwrap();
     // Lines 370-374.
     assert_eq!((start.method.as_str(), start.path.as_str()), ("POST", "/api/v1/service/workflows/2724/start"));
     assert_eq!(start.body, json!({"input": domain, "source": "application"}));
     assert_eq!(start.headers["authorization"], format!("Api-Key {TOKEN}"));
     assert_eq!(start.headers["content-type"], "application/json");
     // Lines 376-384.
-    let status = asked.iter().find(|asked| asked.route == Some(Route::Status)).unwrap();
+    let status = requests.iter().find(|request| request.route == Some(Route::Status)).unwrap();
     let path = format!("/api/v1/service/workflows/2724/runs/{instance}/status");
     assert_eq!((status.method.as_str(), &status.path), ("GET", &path));
     assert_eq!(
@@ -299,8 +299,8 @@ async fn documented_flow_runs_as_written() {
     );
     assert!(status.at.duration_since(start.at) >= Duration::from_secs(1), "line 379: not sooner than 1000 ms");
     // Line 143.
-    let listed = remotes(&daemon).await.workflows.remove(0);
-    assert_eq!(listed.metadata.map(Value::Object), Some(json!({"team": "growth"})));
+    let listing = remotes(&daemon).await.workflows.remove(0);
+    assert_eq!(listing.metadata.map(Value::Object), Some(json!({"team": "growth"})));
     daemon.stop().await;
 }
 
@@ -364,8 +364,8 @@ async fn refused_start_is_retried_only_if_that_may_help() {
     assert_eq!((service.count(Route::Start), service.runs().len()), (2, 1));
 
     service.once(Route::Start, Answer::Refuse(422, "the moon is not full".to_owned()));
-    let refused = deploy(&daemon, 30.0).await;
-    assert!(refused.error.as_deref().unwrap().contains("the moon is not full"), "{refused:?}");
+    let refusal = deploy(&daemon, 30.0).await;
+    assert!(refusal.error.as_deref().unwrap().contains("the moon is not full"), "{refusal:?}");
     assert_eq!(service.count(Route::Start), 3);
 
     service.once(Route::Start, Answer::Echo(401));
@@ -441,11 +441,11 @@ async fn cancel_and_time_limit_are_forwarded_with_their_outcome() {
 
     let limit = Duration::from_secs(1);
     daemon.configure(configuration_with(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
-    let late = deploy(&daemon, 30.0).await;
-    assert_eq!(late.status, "failed", "{late:?}");
-    assert!(late.error.unwrap().contains("time limit of 1 s"));
+    let late_reply = deploy(&daemon, 30.0).await;
+    assert_eq!(late_reply.status, "failed", "{late_reply:?}");
+    assert!(late_reply.error.unwrap().contains("time limit of 1 s"));
     // Document 004, lines 159 and 231: the status is final, so a polling client stops.
-    assert_eq!(late.result.unwrap()["status"], "FAILED");
+    assert_eq!(late_reply.result.unwrap()["status"], "FAILED");
     assert!(service.runs()[2].is_cancelled);
     daemon.stop().await;
 }
@@ -459,13 +459,13 @@ async fn paused_run_sends_no_requests() {
     let run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, 1).await;
     assert!(daemon.call(PauseWorkflow { run_id: run.run_id.clone() }).await.success);
-    let asked = service.count(Route::Status);
+    let request_count = service.count(Route::Status);
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
     // If another run was polled this often, this one would have been polled too.
     let other = deploy(&daemon, 0.0).await;
-    service.wait_for(Route::Status, asked + 2).await;
-    let of_it = service.requests().iter().filter(|asked| asked.path.contains(&id)).count();
+    service.wait_for(Route::Status, request_count + 2).await;
+    let of_it = service.requests().iter().filter(|request_count| request_count.path.contains(&id)).count();
     assert!(of_it <= 2, "{of_it} requests about a paused run");
     assert!(daemon.call(ResumeWorkflow { run_id: run.run_id.clone() }).await.success);
     assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
@@ -531,7 +531,7 @@ async fn failing_service_removes_no_tool() {
     // The daemon requests the list again on its own.
     let reported =
         async { while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {} };
-    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("it recovers");
+    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("the service recovers in time");
     assert_eq!(names(&daemon).await, ["workflow_deploy", "workflow_rollback"]);
     daemon.stop().await;
 }
@@ -553,18 +553,18 @@ async fn refresh_counts_changes_and_applies_settings_at_once() {
     assert_eq!((counts.0, counts.2), (1, 1), "{refreshed:?}");
     assert_eq!(refreshed.added + refreshed.updated + refreshed.unchanged, 3);
     assert_eq!(names(&daemon).await, ["workflow_changes", "workflow_comes", "workflow_stays"]);
-    let listed = remotes(&daemon).await;
-    assert!(listed.workflows.iter().any(|workflow| workflow.tool == "workflow_changes" && workflow.changed.is_some()));
+    let listing = remotes(&daemon).await;
+    assert!(listing.workflows.iter().any(|workflow| workflow.tool == "workflow_changes" && workflow.changed.is_some()));
 
     let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     daemon.configure(configuration_with(steplatch_remote::Config { enabled: false, ..config(&service) }));
     while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {}
     assert_eq!(names(&daemon).await, [""; 0]);
-    let asked = service.requests().len();
+    let request_count = service.requests().len();
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
     assert!(refreshed.success, "there is nothing to request: {refreshed:?}");
-    assert_eq!(service.requests().len(), asked, "an unused service gets no requests");
+    assert_eq!(service.requests().len(), request_count, "an unused service gets no requests");
     daemon.stop().await;
 }
 
@@ -648,22 +648,26 @@ async fn type_secret(daemon: &TestDaemon) {
 }
 
 /// Returns the events and the replies of a run so far.
-async fn told(daemon: &TestDaemon, run: &str) -> String {
+async fn reports_and_events(daemon: &TestDaemon, run: &str) -> String {
     let (run_id, client) = (run.to_owned(), daemon.person_named("follower").await);
     let newest =
         client.subscribe(Subscribe { run_id: run_id.clone(), ..Subscribe::default() }).await.unwrap().0.newest_seq;
     let verb = Subscribe { run_id: run_id.clone(), ..Subscribe::default() };
     let (_, mut events) = client.subscribe(verb).await.unwrap();
-    let mut told = String::new();
+    let mut reports_and_events = String::new();
     while let Some(event) = events.next().await {
-        told.push_str(&event.to_string());
+        reports_and_events.push_str(&event.to_string());
         if event["seq"].as_u64() >= Some(newest) {
             break;
         }
     }
     let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await;
     let report = daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await;
-    format!("{told}{}{}", serde_json::to_string(&record).unwrap(), serde_json::to_string(&report).unwrap())
+    format!(
+        "{reports_and_events}{}{}",
+        serde_json::to_string(&record).unwrap(),
+        serde_json::to_string(&report).unwrap()
+    )
 }
 
 #[tokio::test]
@@ -677,25 +681,25 @@ async fn secret_unknown_to_a_daemon_is_in_none_of_its_reports() {
     assert_eq!(before.status, "waiting", "{before:?}");
     type_secret(&daemon).await;
     let after = daemon.call(call_request("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
-    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service receives it");
+    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service receives the secret");
     let runs = [before.run_id, after.run_id];
     let daemon = daemon.replaced().await;
     for run in &runs {
-        let told = told(&daemon, run).await;
-        assert!(!told.contains(SECRET) && told.contains("Use ••••••?"), "{told}");
+        let output = reports_and_events(&daemon, run).await;
+        assert!(!output.contains(SECRET) && output.contains("Use ••••••?"), "{output}");
     }
     for run in service.runs() {
         let output = json!({"used": SECRET, "input": run.input});
         service.script_run(&run.id, vec![json!({"status": "COMPLETED", "output": output})]);
     }
     for run in &runs {
-        let told = events(&daemon, &RunReply { run_id: run.clone(), ..RunReply::default() }).await;
-        assert_eq!(told.last().map(String::as_str), Some("workflow_completed"), "{told:?}");
+        let output = events(&daemon, &RunReply { run_id: run.clone(), ..RunReply::default() }).await;
+        assert_eq!(output.last().map(String::as_str), Some("workflow_completed"), "{output:?}");
     }
     let daemon = daemon.replaced().await;
     for run in &runs {
-        let told = told(&daemon, run).await;
-        assert!(!told.contains(SECRET) && told.contains("workflow_completed"), "{told}");
+        let output = reports_and_events(&daemon, run).await;
+        assert!(!output.contains(SECRET) && output.contains("workflow_completed"), "{output}");
     }
     let journal = daemon.place().journal();
     let daemon = daemon.replaced().await;

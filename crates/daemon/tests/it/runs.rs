@@ -30,7 +30,7 @@ fn states_of(reply: &RunReply) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn machine_types_reads_and_branches() {
+async fn machine_types_reads_output_and_branches() {
     let daemon = TestDaemon::new().await;
     let reply = daemon
         .run(machine(
@@ -81,7 +81,7 @@ async fn variables_are_never_expanded_twice() {
 }
 
 #[tokio::test]
-async fn endless_run_is_stopped_and_its_terminal_closed() {
+async fn endless_run_is_stopped_and_its_terminal_is_closed() {
     let daemon = TestDaemon::new().await;
     let definition = machine(
         "open",
@@ -171,9 +171,9 @@ async fn start_returns_at_once_and_the_run_continues() {
     // Document 000, line 184, and document 001, line 680: `success` shows that the workflow has succeeded.
     assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
     assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
-    let ended =
+    let reply =
         daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
-    assert_eq!((ended.success, ended.status.as_str(), ended.next_step), (true, "completed", None));
+    assert_eq!((reply.success, reply.status.as_str(), reply.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
     assert!(record.completed_at.is_some());
@@ -230,8 +230,8 @@ async fn cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let cancelled = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
     assert_eq!((cancelled.success, cancelled.message.as_str()), (true, "Run cancelled"));
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
-    let again = daemon.call(CancelWorkflow { run_id }).await;
-    assert_eq!((again.success, again.message.as_str()), (true, "Run was already over: cancelled"));
+    let second_reply = daemon.call(CancelWorkflow { run_id }).await;
+    assert_eq!((second_reply.success, second_reply.message.as_str()), (true, "Run was already over: cancelled"));
     let unknown = daemon.call(CancelWorkflow { run_id: "run_x".into() }).await;
     assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
 }
@@ -375,8 +375,8 @@ async fn thousand_concurrent_runs_of_five_steps_lose_nothing() {
         ids.insert(reply.run_id);
     }
     assert_eq!(ids.len(), RUNS);
-    let listed = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
-    assert_eq!(listed.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
+    let listing = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
+    assert_eq!(listing.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
     // Every typed line arrived once, in any order.
     let lines = eventually("all lines are in the file", async || {
         let lines = std::fs::read_to_string(file.path()).unwrap();
@@ -470,10 +470,10 @@ async fn invalid_variable_is_refused_before_the_start() {
         initial_variables: given("1.2"),
         ..RunWorkflow::default()
     };
-    let refused = daemon.call(verb).await;
-    assert_eq!((refused.run_id.as_str(), refused.final_state.as_deref()), ("", Some("validation_failed")));
+    let refusal = daemon.call(verb).await;
+    assert_eq!((refusal.run_id.as_str(), refusal.final_state.as_deref()), ("", Some("validation_failed")));
     assert_eq!(
-        refused.error.as_deref(),
+        refusal.error.as_deref(),
         Some(
             "Invalid arguments, so nothing was started: VERSION=\"1.2\" must match the pattern '^\\d+\\.\\d+\\.\\d+$'; \
              KEY=•••••• must have at least 20 characters"
@@ -526,7 +526,7 @@ async fn secret_contract_variables_are_hidden_even_if_short() {
     assert_eq!(reply.return_values["PIN"], "••••••");
     let reported = serde_json::to_string(&reply).unwrap();
     assert!(!reported.contains("it's here") && !reported.contains("ereh s'ti"), "{reported}");
-    assert!(!reported.contains("q=Z"), "too short to mask on a screen, and in no report: {reported}");
+    assert!(!reported.contains("q=Z"), "a secret too short to mask on screens is in no report: {reported}");
 }
 
 #[tokio::test]
@@ -574,7 +574,7 @@ async fn nested_run_has_its_own_run_and_its_end_is_the_result() {
     assert_eq!(runs.len(), 2);
     let inner = runs.iter().find(|run| run.workflow_id == "inner").unwrap();
     assert_eq!(inner.parent_run_id.as_deref(), Some(reply.run_id.as_str()));
-    assert_eq!(inner.input, json!({"ROOT": "/here"}), "and nothing else of its parent");
+    assert_eq!(inner.input, json!({"ROOT": "/here"}), "the nested run receives only its arguments");
 }
 
 #[tokio::test]
@@ -728,7 +728,7 @@ async fn state_reads_the_log_of_its_nested_run_and_workflow_names() {
     let names = "State 'look' failed: hello [\"inner\"]";
     assert_eq!(read.error.as_deref(), Some(names), "{read:#?}");
     assert_eq!(nested(&read)["available_workflows"], json!(["inner"]));
-    assert_eq!(read.final_variables.get("nest_execution_log"), None, "the state's entry has it");
+    assert_eq!(read.final_variables.get("nest_execution_log"), None, "the state's log entry has the log");
 
     // The nested run of a nested run keeps its log.
     let deep =
@@ -773,9 +773,9 @@ async fn inline_workflow_is_saved_unless_disabled() {
     assert_eq!(error(run("two", json!(false), true).await), "State 'look' failed: false ");
     assert_eq!(error(run("three", json!(true), false).await), "State 'look' failed: false ");
     assert_eq!(error(run("one", Value::Null, true).await), "State 'look' failed: true one");
-    let again = run("another", Value::Null, true).await;
-    assert_eq!(nested(&again)["duplicate_of"], "one");
-    assert_eq!(error(again), "State 'look' failed: false ");
+    let second_reply = run("another", Value::Null, true).await;
+    assert_eq!(nested(&second_reply)["duplicate_of"], "one");
+    assert_eq!(error(second_reply), "State 'look' failed: false ");
     let saved = daemon.call(ListWorkflows::default()).await.workflows;
     assert_eq!(saved.iter().map(|workflow| workflow.name.as_str()).collect::<Vec<_>>(), ["one"]);
     daemon.stop().await;
@@ -876,8 +876,8 @@ async fn secret_argument_is_in_no_environment_and_can_be_typed() {
         let reply = run(secret.clone()).await;
         assert_eq!(reply.status, "completed", "{secret}: {reply:#?}");
         assert_eq!(reply.final_variables["see_match_text"], expected, "{secret}");
-        let shown = serde_json::to_string(&reply).unwrap().contains("open-sesame");
-        assert_eq!(shown, secret["secret"] != true, "{secret}");
+        let displayed_text = serde_json::to_string(&reply).unwrap().contains("open-sesame");
+        assert_eq!(displayed_text, secret["secret"] != true, "{secret}");
     }
     daemon.stop().await;
 }

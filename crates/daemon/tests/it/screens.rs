@@ -7,16 +7,17 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use tokio::time::timeout;
 
-/// Exceeded only by a hanging operation.
+/// Time limit for an event; only a hanging operation exceeds it.
 const EVENT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Waits for an event of a watched screen whose rows contain this text, and returns the events up to it.
 async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
     let mut changes = Vec::new();
     loop {
-        let next =
-            timeout(EVENT_TIMEOUT, events.next()).await.unwrap_or_else(|_| panic!("{text} does not come: {changes:?}"));
-        let event = serde_json::from_value(next.expect("the daemon continues")).unwrap();
+        let next = timeout(EVENT_TIMEOUT, events.next())
+            .await
+            .unwrap_or_else(|_| panic!("{text} did not appear: {changes:?}"));
+        let event = serde_json::from_value(next.expect("the daemon keeps the connection open")).unwrap();
         let ScreenEvent::ScreenChanged(change) = event else { panic!("{event:?}") };
         let found = change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(text));
         changes.push(*change);
@@ -68,20 +69,21 @@ async fn screen_watcher_receives_changed_rows_without_secrets() {
     assert!(resized.iter().any(|change| change.whole && (change.cols, change.rows) == (90, 30)), "{resized:?}");
     let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
     assert!(closed.success, "{closed:?}");
-    let ended = async {
+    let end_event = async {
         while serde_json::from_value::<ScreenEvent>(events.next().await.unwrap()).unwrap() != ScreenEvent::ScreenClosed
         {
         }
     };
-    timeout(EVENT_TIMEOUT, ended).await.expect("the end of the terminal is an event");
+    timeout(EVENT_TIMEOUT, end_event).await.expect("an event reports the end of the terminal");
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn terminal_watcher_is_notified_of_possible_changes() {
     async fn wait_for_event(events: &mut Events) {
-        let next = timeout(EVENT_TIMEOUT, events.next()).await.expect("a change is an event");
-        let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon continues")).unwrap();
+        let next = timeout(EVENT_TIMEOUT, events.next()).await.expect("an event reports the change");
+        let event: TerminalsEvent =
+            serde_json::from_value(next.expect("the daemon keeps the connection open")).unwrap();
         assert_eq!(event, TerminalsEvent::TerminalsChanged);
     }
     let daemon = TestDaemon::new().await;
@@ -94,7 +96,7 @@ async fn terminal_watcher_is_notified_of_possible_changes() {
     session.type_in("echo typed-$((40+2))\n").await;
     session.expect_text("^typed-42").await;
     wait_for_event(&mut events).await;
-    // No event comes without a change, after the events of earlier changes.
+    // Without a change, no event follows the events of earlier changes.
     let quiet = async { while timeout(std::time::Duration::from_secs(1), events.next()).await.is_ok() {} };
     timeout(EVENT_TIMEOUT, quiet).await.expect("a terminal at its prompt changes nothing");
     let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
@@ -109,8 +111,8 @@ async fn hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
     let session = daemon.bash().await;
     let person = daemon.person_named("ann").await;
     let hold = |key: &str| HoldTerminal { session_id: session.id.clone(), hold_key: key.to_owned() };
-    let (held, events) = person.subscribe(hold("k")).await.unwrap();
-    assert!(held.success, "{held:?}");
+    let (hold_reply, events) = person.subscribe(hold("k")).await.unwrap();
+    assert!(hold_reply.success, "{hold_reply:?}");
     assert!(!session.type_in("echo mine\n").await.success);
     let (second, _) = person.subscribe(hold("other")).await.unwrap();
     assert!(!second.success && second.error.unwrap().contains("has held this terminal"));
@@ -124,13 +126,13 @@ async fn hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
     assert!(person.call(pasted).await.unwrap().success);
     session.expect_text("^two").await;
     let note = Some("look at one".to_owned());
-    let back = HandBackTerminal { session_id: session.id.clone(), hold_key: "k".to_owned(), note };
-    assert!(person.call(back).await.unwrap().success);
+    let hand_back = HandBackTerminal { session_id: session.id.clone(), hold_key: "k".to_owned(), note };
+    assert!(person.call(hand_back).await.unwrap().success);
     let reported = session.type_in("\n").await;
     assert_eq!(reported.handed_back.unwrap().note.as_deref(), Some("look at one"));
     drop(events);
-    let (held, events) = person.subscribe(hold("again")).await.unwrap();
-    assert!(held.success, "{held:?}");
+    let (hold_reply, events) = person.subscribe(hold("again")).await.unwrap();
+    assert!(hold_reply.success, "{hold_reply:?}");
     drop(events);
     while !session.type_in("\n").await.success {}
     daemon.stop().await;

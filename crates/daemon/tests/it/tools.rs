@@ -55,13 +55,13 @@ async fn tools_changed(events: &mut Events) {
                 return;
             }
         }
-        panic!("the connection ended");
+        panic!("the connection closed");
     };
-    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("a reported change");
+    tokio::time::timeout(Duration::from_secs(60), reported).await.expect("the change is reported in time");
 }
 
 fn call_request(name: &str, arguments: Value) -> CallTool {
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let Value::Object(arguments) = arguments else { panic!("the arguments must be an object") };
     CallTool { name: name.to_owned(), arguments, wait_seconds: Some(20.0), ..CallTool::default() }
 }
 
@@ -73,7 +73,7 @@ fn folder() -> tempfile::TempDir {
 async fn proven_workflows_are_tools_if_configured() {
     let daemon = TestDaemon::configured(folder(), Configuration::default()).await;
     prove(&daemon, greeting_machine("greet")).await;
-    assert_eq!(names(&tools(&daemon).await), [""; 0], "nobody asked for tools");
+    assert_eq!(names(&tools(&daemon).await), [""; 0], "workflows are not tools by default");
     let library = daemon.call(ListTools { scope: Some(ToolScope::Library) }).await;
     assert_eq!(names(&library), ["workflow_greet"], "other instances are offered the proven workflows");
 
@@ -111,11 +111,11 @@ async fn file_from_git_is_a_tool_at_once() {
     assert_eq!(saved.saved_workflow_name.as_deref(), Some("greet"));
     let mut events = watch(&client).await;
     let file = library.join("greet.json");
-    let kept = std::fs::read(&file).unwrap();
+    let file_content = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     tools_changed(&mut events).await;
     assert_eq!(names(&tools(&daemon).await), [""; 0]);
-    std::fs::write(&file, kept).unwrap();
+    std::fs::write(&file, file_content).unwrap();
     tools_changed(&mut events).await;
     assert_eq!(names(&tools(&daemon).await), ["workflow_greet"]);
     daemon.stop().await;
@@ -129,9 +129,9 @@ async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
     let mut events = watch(&client).await;
     // Runs are counted in the library without changing the tool.
     for _ in 0..3 {
-        let again =
+        let next_wait =
             RunWorkflow { workflow_name: Some("greet".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
-        assert_eq!(daemon.call(again).await.status, "completed");
+        assert_eq!(daemon.call(next_wait).await.status, "completed");
     }
     prove(&daemon, greeting_machine("farewell")).await;
     let mut reported = 0;
@@ -181,8 +181,8 @@ async fn tool_accepts_exactly_the_arguments_of_its_contract() {
     };
     let proven = daemon.call(run).await;
     assert!(proven.workflow_saved, "{proven:?}");
-    let listed = tools(&daemon).await;
-    assert_eq!(listed.tools[0].input_schema["required"], json!(["COUNT"]));
+    let listing = tools(&daemon).await;
+    assert_eq!(listing.tools[0].input_schema["required"], json!(["COUNT"]));
 
     let wrong = daemon.call(call_request("workflow_count", json!({"COUNT": 0}))).await;
     assert_eq!(wrong.final_state.as_deref(), Some("validation_failed"));

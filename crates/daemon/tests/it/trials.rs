@@ -70,8 +70,8 @@ async fn release_is_tested_and_tagged_unless_uncommitted() {
     let released = run(&daemon, RELEASE, &variables).await;
     assert_eq!(released.result, Some(json!({"tag": "v1.2.3"})), "{released:?}");
     fs::write(folder.path().join("VERSION"), "x").unwrap();
-    let refused = run(&daemon, RELEASE, &variables).await;
-    assert!(refused.error.unwrap().contains("not committed:  M VERSION"));
+    let refusal = run(&daemon, RELEASE, &variables).await;
+    assert!(refusal.error.unwrap().contains("not committed:  M VERSION"));
     let unfit = run(&daemon, RELEASE, &[variables[0], ("VERSION", "1.2")]).await;
     assert_eq!((unfit.final_state.as_deref(), unfit.states_executed), (Some("validation_failed"), 0));
     daemon.stop().await;

@@ -39,7 +39,7 @@ async fn value_reaches_a_later_step_unchanged() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let path = |name: &str| folder.path().join(name);
     fs::write(path("long"), lines()).unwrap();
-    let shown = |name: &str| path(name).display().to_string();
+    let path_text = |name: &str| path(name).display().to_string();
     let open = json!({"tool": "open_terminal"});
     let seq = run_command("seq 1 30000");
     let marked = run_command("echo begin; seq 1 30000; echo end");
@@ -60,13 +60,17 @@ async fn value_reaches_a_later_step_unchanged() {
         ("a command in a terminal", vec![("open", open.clone()), ("first", seq.clone())], "{first_raw_output}"),
         ("its output", vec![("first", seq.clone())], "{first_output}\n"),
         ("a variable", vec![("first", seq.clone()), ("set", set)], "{all}\n"),
-        ("a file", vec![("first", json!({"tool": "get_file", "params": {"path": shown("long")}}))], "{first_content}"),
+        (
+            "a file",
+            vec![("first", json!({"tool": "get_file", "params": {"path": path_text("long")}}))],
+            "{first_content}",
+        ),
         ("a nested run's result", vec![("nest", child(returns.clone()))], "{nest_result.all.0}\n"),
         ("a branch's result", vec![("all", parallel(returns))], "{all_results.b.all.0}\n"),
     ];
     for (what, states, value) in cases {
-        let ended = daemon.run(writing_machine(&states, value, &path("copy"))).await;
-        assert_eq!(ended.status, "completed", "{what}: {:?}", ended.error);
+        let reply = daemon.run(writing_machine(&states, value, &path("copy"))).await;
+        assert_eq!(reply.status, "completed", "{what}: {:?}", reply.error);
         let copy = fs::read_to_string(path("copy")).unwrap();
         assert!(copy == lines(), "{what}: {} of {} bytes", copy.len(), lines().len());
         fs::remove_file(path("copy")).unwrap();
@@ -79,8 +83,8 @@ async fn value_reaches_a_later_step_unchanged() {
             }
             _ => vec![("open", open.clone()), ("mark", marked.clone()), ("read", history(content_mode))],
         };
-        let ended = daemon.run(writing_machine(&states, "{read_screen_content}", &path("copy"))).await;
-        assert_eq!(ended.status, "completed", "{content_mode}: {:?}", ended.error);
+        let reply = daemon.run(writing_machine(&states, "{read_screen_content}", &path("copy"))).await;
+        assert_eq!(reply.status, "completed", "{content_mode}: {:?}", reply.error);
         let copy = fs::read_to_string(path("copy")).unwrap();
         assert!(copy.contains(&format!("begin\n{}end", lines())), "{content_mode}: {} bytes", copy.len());
     }
@@ -103,9 +107,9 @@ async fn value_beyond_the_limit_fails_its_step_entirely() {
         (vec![("first", json!({"tool": "get_file", "params": {"path": path}}))], "first", "{first_content}"),
     ] {
         let copy = folder.path().join("copy");
-        let ended = daemon.run(writing_machine(&states, value, &copy)).await;
-        assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some(failed)), "{ended:?}");
-        let error = ended.error.unwrap();
+        let reply = daemon.run(writing_machine(&states, value, &copy)).await;
+        assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some(failed)), "{reply:?}");
+        let error = reply.error.unwrap();
         assert!(error.contains("1048576 bytes") && error.contains("limit"), "{error}");
         assert!(!copy.exists());
     }
@@ -122,9 +126,9 @@ async fn value_beyond_the_limit_fails_its_step_entirely() {
         "wrong": {"action": {"tool": "fail", "params": {"message": "it went on"}}},
         "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}
     });
-    let ended = daemon.run(json!({"initial_state": "open", "states": states})).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("end")), "{ended:?}");
-    assert_eq!(ended.final_variables["again_output"], "");
+    let reply = daemon.run(json!({"initial_state": "open", "states": states})).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("completed", Some("end")), "{reply:?}");
+    assert_eq!(reply.final_variables["again_output"], "");
     daemon.stop().await;
 }
 
@@ -136,9 +140,9 @@ async fn truncated_output_keeps_head_and_tail_for_patterns() {
                  "transitions": [{"condition": {"pattern_match": "^LAST$"}, "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": ["{make_output}", "{make_omitted}"]}}}
     });
-    let ended = daemon.run(json!({"initial_state": "make", "states": states})).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    let result = ended.result.unwrap();
+    let reply = daemon.run(json!({"initial_state": "make", "states": states})).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    let result = reply.result.unwrap();
     let (head, tail) = (result[0].as_str().unwrap(), result[1]["tail"].as_str().unwrap());
     assert!(head.starts_with("FIRST\n1\n2\n") && tail.ends_with("\n3000\nLAST\n"), "{result}");
     assert!(head.lines().skip(1).chain(tail.lines()).all(|line| line == "LAST" || line.parse::<u32>().is_ok()));
@@ -160,11 +164,11 @@ async fn output_never_ends_with_newlines() {
                  "transitions": [{"condition": {"field_equals": {"output": "3\n"}, "pattern_match": "3\\n"}, "next_state": "end"}]},
         "end": {"action": {"tool": "return", "params": {"result": ["{b_output}", "{count_output}", "{count_raw_output}"]}}}
     });
-    let ended = daemon.run(json!({"initial_state": "a", "states": states})).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.result.unwrap(), json!(["/tmp\n5", "3", "3\n\n"]));
-    assert_eq!(ended.final_variables["count_output"], "3");
-    let logged = ended.execution_log.iter().find(|entry| entry["state"] == "count" && entry["phase"] == "execution");
+    let reply = daemon.run(json!({"initial_state": "a", "states": states})).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    assert_eq!(reply.result.unwrap(), json!(["/tmp\n5", "3", "3\n\n"]));
+    assert_eq!(reply.final_variables["count_output"], "3");
+    let logged = reply.execution_log.iter().find(|entry| entry["state"] == "count" && entry["phase"] == "execution");
     assert_eq!(logged.unwrap()["result"]["output"], "3");
     daemon.stop().await;
 }
@@ -192,14 +196,14 @@ async fn search_matches_and_list_results_are_complete_or_fail() {
             "end": {"action": {"tool": "return", "params": {"result": "{see_matches}"}}},
         }})
     };
-    let ended = daemon.run(searching(20)).await;
-    let matches = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
+    let reply = daemon.run(searching(20)).await;
+    let matches = reply.result.unwrap_or_else(|| panic!("{:?}", reply.error));
     let texts: Vec<&str> = matches.as_array().unwrap().iter().map(|found| found["text"].as_str().unwrap()).collect();
     let row = |number: usize| format!("row {number:030000}");
     assert!(texts.len() == 20 && texts[0] == row(1) && texts[19] == row(20), "{} matches", texts.len());
-    let ended = daemon.run(searching(40)).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("see")), "{:?}", ended.error);
-    assert!(ended.error.unwrap().contains("the search result"));
+    let reply = daemon.run(searching(40)).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some("see")), "{:?}", reply.error);
+    assert!(reply.error.unwrap().contains("the search result"));
 
     let listing = |count: usize| {
         json!({"initial_state": "each", "states": {
@@ -209,11 +213,11 @@ async fn search_matches_and_list_results_are_complete_or_fail() {
             "end": {"action": {"tool": "return", "params": {"result": "{each_results}"}}},
         }})
     };
-    let ended = daemon.run(listing(30_000)).await;
+    let reply = daemon.run(listing(30_000)).await;
     let lines = |item: &str| (1..=30_000).map(|number| format!("{item} {number}")).collect::<Vec<_>>().join("\n");
-    assert!(ended.result == Some(json!([lines("a"), lines("b")])), "{:?}", ended.error);
-    let ended = daemon.run(listing(150_000)).await;
-    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("each")), "{:?}", ended.error);
+    assert!(reply.result == Some(json!([lines("a"), lines("b")])), "{:?}", reply.error);
+    let reply = daemon.run(listing(150_000)).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some("each")), "{:?}", reply.error);
     daemon.stop().await;
 }
 
@@ -235,10 +239,10 @@ async fn lists_and_objects_are_given_directly_or_as_json() {
         }
     });
     for hosts in [json!(["a", "b c"]), json!("[\"a\", \"b c\"]")] {
-        let ended = run_with(&daemon, &definition, json!({"hosts": hosts, "COUNT": 7})).await;
-        assert_eq!(ended.status, "completed", "{ended:?}");
+        let reply = run_with(&daemon, &definition, json!({"hosts": hosts, "COUNT": 7})).await;
+        assert_eq!(reply.status, "completed", "{reply:?}");
         let expected = json!([["a 7", "b c 7"], "b c", 2, ["a", "b c"], "[\"a\",\"b c\"]"]);
-        assert_eq!(ended.result.unwrap(), expected);
+        assert_eq!(reply.result.unwrap(), expected);
     }
     for (variables, problem) in [
         (json!({"hosts": "a, b"}), "hosts=\"a, b\" must be a list, as JSON"),
@@ -247,15 +251,15 @@ async fn lists_and_objects_are_given_directly_or_as_json() {
         (json!({"hosts": ["a"], "options": [1]}), "options=\"[1]\" must be an object, as JSON"),
         (json!({"hosts": null}), "argument hosts is missing"),
     ] {
-        let ended = run_with(&daemon, &definition, variables.clone()).await;
-        let error = ended.error.unwrap();
-        assert!(ended.run_id.is_empty() && error.contains(problem), "{variables}: {error}");
+        let reply = run_with(&daemon, &definition, variables.clone()).await;
+        let error = reply.error.unwrap();
+        assert!(reply.run_id.is_empty() && error.contains(problem), "{variables}: {error}");
     }
     // A list without a declared argument of its name is a list too.
     let undeclared = json!({"initial_state": "end", "states": {
         "end": {"action": {"tool": "return", "params": {"result": ["{list.0}", "{list}", "{yes}"]}}}}});
-    let ended = run_with(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
-    assert_eq!(ended.result.unwrap(), json!([1, [1, {"a": 2}], "true"]));
+    let reply = run_with(&daemon, &undeclared, json!({"list": [1, {"a": 2}], "yes": true})).await;
+    assert_eq!(reply.result.unwrap(), json!([1, [1, {"a": 2}], "true"]));
     daemon.stop().await;
 }
 
@@ -288,8 +292,8 @@ async fn fan_out_names_the_failed_item_and_the_reason() {
             }
         })
     };
-    let ended = run_with(&daemon, &deploy(json!({"max_parallel": 2})), json!({})).await;
-    let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
+    let reply = run_with(&daemon, &deploy(json!({"max_parallel": 2})), json!({})).await;
+    let result = reply.result.unwrap_or_else(|| panic!("{:?}", reply.error));
     let error = |host: &str| format!("State 'no' failed: {host}: unreachable");
     let failed = result[0].as_array().unwrap();
     assert_eq!(failed.len(), 2, "{result}");
@@ -302,8 +306,8 @@ async fn fan_out_names_the_failed_item_and_the_reason() {
     assert_eq!(result[2], format!("bad4: {}", error("bad4")));
 
     // In sequence, the first failure ends the list.
-    let ended = run_with(&daemon, &deploy(json!({})), json!({})).await;
-    let result = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
+    let reply = run_with(&daemon, &deploy(json!({})), json!({})).await;
+    let result = reply.result.unwrap_or_else(|| panic!("{:?}", reply.error));
     let run_id = result[0][0]["run_id"].clone();
     assert!(run_id.is_string(), "{result}");
     assert_eq!(result[0], json!([{"index": 1, "item": "bad2", "error": error("bad2"), "run_id": run_id}]));
@@ -329,8 +333,8 @@ async fn terminal_has_the_address_of_its_view_while_the_page_runs() {
     let served = daemon.run(definition).await.result.unwrap();
     assert_eq!(served[0], format!("http://localhost:7878/#/terminals/{}", served[1].as_str().unwrap()));
     let session = daemon.bash().await;
-    let listed = daemon.call(ListTerminalSessions {}).await.sessions;
-    assert_eq!(listed[0].web_url, Some(format!("http://localhost:7878/#/terminals/{}", session.id)));
+    let listing = daemon.call(ListTerminalSessions {}).await.sessions;
+    assert_eq!(listing[0].web_url, Some(format!("http://localhost:7878/#/terminals/{}", session.id)));
     server.unlock().unwrap();
     assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].web_url, None);
     daemon.stop().await;
@@ -363,8 +367,8 @@ async fn state_fails_if_its_command_did_not_run() {
             "ran": set("ran"),
             "failed": set("failed"),
         }});
-        let ended = daemon.run(definition).await;
-        assert_eq!(ended.result, Some(json!("failed")), "{shell}: {command}: {ended:?}");
+        let reply = daemon.run(definition).await;
+        assert_eq!(reply.result, Some(json!("failed")), "{shell}: {command}: {reply:?}");
     }
     daemon.stop().await;
 }
@@ -409,8 +413,8 @@ async fn command_in_a_shell_without_exit_codes_is_not_a_success() {
             "unknown": set("unknown"),
             "failed": set("failed"),
         }});
-        let ended = daemon.run(definition).await;
-        assert_eq!(ended.result, Some(json!(expected)), "{program:?}: {inner:?}: {command}: {ended:?}");
+        let reply = daemon.run(definition).await;
+        assert_eq!(reply.result, Some(json!(expected)), "{program:?}: {inner:?}: {command}: {reply:?}");
     }
     daemon.stop().await;
 }
@@ -419,18 +423,18 @@ async fn command_in_a_shell_without_exit_codes_is_not_a_success() {
 async fn timed_out_state_names_the_question_of_the_program() {
     let daemon = TestDaemon::new().await;
     let question = "read -p 'Go on? ' answer";
-    let typed = json!({"input_text": format!("{question}\n"), "until": "prompt", "timeout": 1});
+    let typed_input = json!({"input_text": format!("{question}\n"), "until": "prompt", "timeout": 1});
     for action in [
         json!({"tool": "run_command", "params": {"command": question, "timeout": 1}}),
-        json!({"tool": "send_input", "params": typed}),
+        json!({"tool": "send_input", "params": typed_input}),
     ] {
         let definition = json!({"initial_state": "open", "states": {
             "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
                      "transitions": [{"condition": "success", "next_state": "ask"}]},
             "ask": {"action": action},
         }});
-        let ended = daemon.run(definition).await;
-        let error = ended.error.unwrap_or_default();
+        let reply = daemon.run(definition).await;
+        let error = reply.error.unwrap_or_default();
         assert!(error.contains("waits for input at 'Go on?'"), "{action}: {error}");
     }
     daemon.stop().await;
@@ -451,10 +455,10 @@ async fn lower_case_variable_is_the_argument_in_capitals() {
             save_on_success: false,
             ..steplatch_protocol::RunWorkflow::default()
         };
-        let ended = daemon.call(verb).await;
-        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{name}: {ended:?}");
-        let output = ended.execution_log.iter().find(|entry| entry["state"] == "say");
-        assert_eq!(output.unwrap()["result"]["output"], "shop", "{name}: {ended:?}");
+        let reply = daemon.call(verb).await;
+        assert_eq!((reply.status.as_str(), reply.error.as_deref()), ("completed", None), "{name}: {reply:?}");
+        let output = reply.execution_log.iter().find(|entry| entry["state"] == "say");
+        assert_eq!(output.unwrap()["result"]["output"], "shop", "{name}: {reply:?}");
     }
     daemon.stop().await;
 }

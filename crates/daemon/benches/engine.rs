@@ -62,18 +62,18 @@ async fn main() {
     let (mut machine_steps, mut machine_runs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         loops.push(rate(STEPS, Instant::now(), || insert_and_commit(&bare_database)));
-        let began = Instant::now();
+        let start = Instant::now();
         append_run(&journal, STEPS).await;
-        steps.push(per_second(STEPS, began));
-        let began = Instant::now();
+        steps.push(per_second(STEPS, start));
+        let start = Instant::now();
         append_runs(&journal).await;
-        runs.push(per_second(RUNS, began));
-        let began = Instant::now();
+        runs.push(per_second(RUNS, start));
+        let start = Instant::now();
         run_long_machine(daemon.client(), STEPS).await;
-        machine_steps.push(per_second(STEPS, began));
-        let began = Instant::now();
+        machine_steps.push(per_second(STEPS, start));
+        let start = Instant::now();
         run_machines(daemon.client()).await;
-        machine_runs.push(per_second(RUNS, began));
+        machine_runs.push(per_second(RUNS, start));
     }
     let (machine_steps, machine_runs) = (median(machine_steps), median(machine_runs));
     let (loops, steps, runs) = (median(loops), median(steps), median(runs));
@@ -90,9 +90,9 @@ async fn main() {
         .append(&long, 0, 1, (1..=LONG_HISTORY_ENTRIES).map(text).collect())
         .await
         .expect("the long history is appended");
-    let began = Instant::now();
+    let start = Instant::now();
     let read = journal.read(&long, 1).await.expect("the history is complete").len();
-    print_time(format!("{read} entries read (ms)"), began, "≤ 1000");
+    print_time(format!("{read} entries read (ms)"), start, "≤ 1000");
 
     for first in (0..LISTED_RUNS).step_by(500) {
         let some = (first..first + 500).map(|_| {
@@ -105,16 +105,17 @@ async fn main() {
         }
     }
     let limit = usize::try_from(LISTED_RUNS).ok();
-    let began = Instant::now();
-    let listed = journal.runs(RunFilter { limit, ..RunFilter::default() }).await.expect("the runs are listed").len();
-    print_time(format!("{listed} runs listed (ms)"), began, "–");
-    let began = Instant::now();
+    let start = Instant::now();
+    let listed_count =
+        journal.runs(RunFilter { limit, ..RunFilter::default() }).await.expect("the runs are listed").len();
+    print_time(format!("{listed_count} runs listed (ms)"), start, "–");
+    let start = Instant::now();
     let removed_count = journal
         .forget_finished(Retention { keep: 500, finished_since: None })
         .await
         .expect("finished runs are removed")
         .len();
-    print_time(format!("{removed_count} finished runs deleted (ms)"), began, "–");
+    print_time(format!("{removed_count} finished runs deleted (ms)"), start, "–");
 }
 
 /// Prints a row with two figures and their ratio.
@@ -123,8 +124,8 @@ fn print_comparison(what: String, journal: f64, bare: f64) {
 }
 
 /// Prints a row with a time that has no counterpart in the bare loop.
-fn print_time(what: String, began: Instant, target: &str) {
-    println!("| {what:<36} | {:>7.0} | {:>9} | {:>5} | {target:<6} |", began.elapsed().as_secs_f64() * 1e3, "–", "–");
+fn print_time(what: String, start: Instant, target: &str) {
+    println!("| {what:<36} | {:>7.0} | {:>9} | {:>5} | {target:<6} |", start.elapsed().as_secs_f64() * 1e3, "–", "–");
 }
 
 /// Creates a database with the settings of the journal, but without its logic.
@@ -223,13 +224,13 @@ async fn run_machines(client: &Client) {
     }
 }
 
-fn rate(steps: u64, began: Instant, work: impl FnOnce()) -> f64 {
+fn rate(steps: u64, start: Instant, work: impl FnOnce()) -> f64 {
     work();
-    per_second(steps, began)
+    per_second(steps, start)
 }
 
-fn per_second(count: u64, began: Instant) -> f64 {
-    count as f64 / began.elapsed().as_secs_f64()
+fn per_second(count: u64, start: Instant) -> f64 {
+    count as f64 / start.elapsed().as_secs_f64()
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {

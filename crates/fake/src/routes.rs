@@ -44,9 +44,9 @@ fn parse_target(method: &str, path: &str) -> Option<RequestTarget> {
 /// Percent-decodes a path segment.
 fn percent_decode(segment: &str) -> String {
     let mut bytes = Vec::new();
-    let mut rest = segment.bytes();
-    while let Some(byte) = rest.next() {
-        let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap();
+    let mut remaining_bytes = segment.bytes();
+    while let Some(byte) = remaining_bytes.next() {
+        let mut digit = || char::from(remaining_bytes.next().unwrap()).to_digit(16).unwrap();
         bytes.push(if byte == b'%' { (digit() * 16 + digit()) as u8 } else { byte });
     }
     String::from_utf8(bytes).unwrap()

@@ -114,7 +114,7 @@ impl<'f> FolderLock<'f> {
         })
     }
 
-    /// Removes a file. Returns whether it existed.
+    /// Removes a file. Returns true if it existed.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
         let file = self.folder.join(name);
         match fs::remove_file(&file).and_then(|()| sync_folder(file.parent().unwrap_or(self.folder))) {

@@ -229,7 +229,7 @@ impl Library {
     }
 
     /// Counts a run of the workflow `name` that executed `states` states and finished at `ended_at`. A success proves
-    /// the workflow. Returns whether the run is counted: a run of a definition with another `hash` proves nothing
+    /// the workflow. Returns true if the run is counted: a run of a definition with another `hash` proves nothing
     /// about the saved one.
     ///
     /// # Errors

@@ -35,8 +35,8 @@ impl Workflows {
 
 fn proven(folders: &LibraryPaths, project: &Project) -> Vec<DescribeWorkflowReply> {
     let all = ListWorkflows { limit: u32::MAX, ..ListWorkflows::default() };
-    let listed = list(folders, project, &all).workflows.into_iter();
-    listed
+    let workflows = list(folders, project, &all).workflows.into_iter();
+    workflows
         .filter(|workflow| workflow.status == status_name(Status::Proven) && !workflow.hidden)
         .take(MAX_WORKFLOWS)
         // The workflow may have been removed since it was listed.

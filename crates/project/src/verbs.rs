@@ -86,11 +86,11 @@ impl Workflows {
     #[boxed]
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let library_search = LibrarySearch::for_caller(caller);
-        let listed = match self.projects().find_project(caller).await {
+        let result = match self.projects().find_project(caller).await {
             Ok(project) => self.disk.run_read(move || list(&library_search.folders(), &project, &verb)).await,
             Err(error) => Err(error),
         };
-        listed.unwrap_or_else(|error| ListWorkflowsReply {
+        result.unwrap_or_else(|error| ListWorkflowsReply {
             error: Some(error.to_string()),
             ..ListWorkflowsReply::default()
         })
@@ -159,7 +159,7 @@ pub(super) fn create(
 ) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
     let name: Option<String> = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
-    let refused = |error: String| CreateWorkflowReply {
+    let refusal = |error: String| CreateWorkflowReply {
         workflow_name: name.clone().unwrap_or_default(),
         error: Some(error),
         ..CreateWorkflowReply::default()
@@ -180,12 +180,12 @@ pub(super) fn create(
             "Workflow definition does not match current MCP tool schema. The workflow was not saved: {reason}. \
              get_workflow_schema documents how workflows are written."
         );
-        return CreateWorkflowReply { validation_errors, warnings: problem_lines(&warnings), ..refused(error) };
+        return CreateWorkflowReply { validation_errors, warnings: problem_lines(&warnings), ..refusal(error) };
     }
     // A workflow of the project takes precedence over the user's own with the same name.
     let owner = name.as_deref().and_then(|name| project.owner(name));
     if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_in_other(owner.file)), &name) {
-        return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict_message(name)));
+        return refusal(format!("The workflow was not saved: {}; choose another name", owner.conflict_message(name)));
     }
     let library = Library::open(&folders.first);
     match library.create(document, verb.overwrite_existing, author) {
@@ -202,9 +202,9 @@ pub(super) fn create(
         Err(error @ CreateError::Exists { .. }) => {
             let taken_name = name.as_deref().unwrap_or_default();
             let validation_errors = vec![format!("Workflow '{taken_name}' already exists")];
-            CreateWorkflowReply { validation_errors, name_taken: true, ..refused(error.to_string()) }
+            CreateWorkflowReply { validation_errors, name_taken: true, ..refusal(error.to_string()) }
         }
-        Err(error) => refused(format!("The workflow was not saved: {}", with_causes(&error))),
+        Err(error) => refusal(format!("The workflow was not saved: {}", with_causes(&error))),
     }
 }
 

@@ -57,12 +57,12 @@ impl Workflows {
     #[boxed]
     pub async fn list_versions(&self, caller: &Caller, verb: ListWorkflowVersions) -> ListWorkflowVersionsReply {
         let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
-        let listed = async {
+        let lookup = async {
             let project = self.projects().find_project(caller).await?;
             self.disk.run_read(move || find_versions(&library_search.folders(), &project, &name)).await?
         };
         let workflow_name = verb.name;
-        match listed.await {
+        match lookup.await {
             Ok((_, _, versions)) => {
                 let versions = versions.into_iter().map(version_info).collect();
                 ListWorkflowVersionsReply { success: true, workflow_name, versions, error: None }

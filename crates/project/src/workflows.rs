@@ -254,9 +254,9 @@ pub(crate) fn look_up<'p>(
 /// Returns the names of all available workflows, sorted.
 fn available_names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
     // Ignore an unreadable library; listings report it.
-    let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
+    let listings = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
-        listed.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();
+        listings.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();
     names.extend(project.workflows().map(|workflow| workflow.id.clone()));
     names.sort_unstable();
     names.dedup();

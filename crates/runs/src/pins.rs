@@ -142,7 +142,7 @@ impl References {
         references
     }
 
-    /// Returns whether names remain to follow.
+    /// Returns true if names remain to follow.
     fn has_pending_names(&self) -> bool {
         self.any_workflow
             || self.any_node

@@ -298,7 +298,7 @@ impl Runs {
         run_arguments: Option<RunArguments>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        let _permit = self.starts.acquire().await.expect("it is never closed");
+        let _permit = self.starts.acquire().await.expect("the semaphore is never closed");
         Box::pin(self.start_unqueued(caller, verb, run_arguments, step)).await
     }
 
@@ -696,7 +696,7 @@ impl Runs {
     }
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
-        let _permit = self.reports.acquire().await.expect("it is never closed");
+        let _permit = self.reports.acquire().await.expect("the semaphore is never closed");
         // Read the status before the history: a run that finishes in the meantime is then reported as running, not as
         // completed without a result.
         let (progress, gate) = (run.progress(), self.pending_gates(run).into_iter().next());

@@ -203,30 +203,30 @@ impl Seal {
         if !has_marks(&text) {
             return text;
         }
-        let mut opened = String::with_capacity(text.len());
+        let mut unsealed = String::with_capacity(text.len());
         let mut remaining = text.as_str();
         while let Some((before, tail)) = remaining.split_once(MARK_START) {
-            opened.push_str(before);
+            unsealed.push_str(before);
             let is_mark =
                 |number: &str| number.len() <= MAX_NUMBER_DIGITS && number.bytes().all(|byte| byte.is_ascii_digit());
             // An older daemon stored the text of a program unchanged.
             let Some((number, after)) = tail.split_once(MARK_END).filter(|(number, _)| is_mark(number)) else {
-                opened.push(MARK_START);
+                unsealed.push(MARK_START);
                 remaining = tail;
                 continue;
             };
             if number.is_empty() {
-                opened.push(MARK_START);
+                unsealed.push(MARK_START);
             } else {
                 match number.parse().ok().and_then(|number: usize| self.secrets.get(number)) {
-                    Some(secret) => opened.push_str(&in_json(secret)),
-                    None => opened.push_str(MASK),
+                    Some(secret) => unsealed.push_str(&in_json(secret)),
+                    None => unsealed.push_str(MASK),
                 }
             }
             remaining = after;
         }
-        opened.push_str(remaining);
-        opened
+        unsealed.push_str(remaining);
+        unsealed
     }
 }
 
@@ -391,15 +391,16 @@ fn redact<E: SealedEntry>(
     new_secrets: &[String],
     records: Vec<Record>,
 ) -> (Vec<String>, Vec<(u64, String)>) {
-    let opened: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
-    let found: Vec<String> = new_secrets.iter().filter(|secret| contains_secret(secret, &opened)).cloned().collect();
+    let unsealed_texts: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
+    let found: Vec<String> =
+        new_secrets.iter().filter(|secret| contains_secret(secret, &unsealed_texts)).cloned().collect();
     found.iter().for_each(|secret| drop(seal.learn(secret)));
     if seal.secrets.is_empty() {
         return (found, Vec::new());
     }
     // New secrets come last, so the existing marks keep their numbers.
-    let redacted = records.into_iter().zip(opened).filter_map(|(record, opened)| {
-        let entry: E = serde_json::from_str(&opened).ok()?;
+    let redacted = records.into_iter().zip(unsealed_texts).filter_map(|(record, unsealed_texts)| {
+        let entry: E = serde_json::from_str(&unsealed_texts).ok()?;
         let (before, text) = (plain(&entry), entry.sealed_text(&seal));
         // An entry of an older daemon without secrets stays the same.
         (text != before && text != record.text).then_some((record.seq, text))
@@ -442,8 +443,8 @@ mod tests {
         let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
         let stored = seal.close(&entry);
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
-        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
-        assert_eq!(shown["variables"], json!({"PIN": MASK, "N": "917", "list": ["917"]}));
+        let masked: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(masked["variables"], json!({"PIN": MASK, "N": "917", "list": ["917"]}));
     }
 
     #[test]
@@ -467,9 +468,9 @@ mod tests {
         let stored = seal.close(&entry);
         assert!(!stored.contains("-and-more"));
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
-        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
-        assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
-        assert_eq!(shown["outcome"], entry["outcome"], "printed text is never taken for a mark");
+        let masked: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(masked["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
+        assert_eq!(masked["outcome"], entry["outcome"], "printed text is never taken for a mark");
     }
 
     #[test]
@@ -502,9 +503,9 @@ mod tests {
         let stored = seal.close(&entry);
         assert!(!stored.contains("hun-ter2"), "{stored}");
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
-        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        let masked: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
         let params = json!({format!("of {MASK}"): {MASK: 1}, "output": MASK, "\u{FDD0}0\u{FDD1}": 2});
-        assert_eq!(shown["params"], params);
+        assert_eq!(masked["params"], params);
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]

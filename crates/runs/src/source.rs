@@ -106,8 +106,8 @@ impl Engine {
         let parsed = match (&verb.workflow_definition, &verb.workflow_name, &verb.workflow_file) {
             (Some(document), ..) => Definition::parse(document, &TerminalTools),
             (None, Some(name), _) => {
-                let named = self.resolve_name(caller, name).await;
-                let saved = match named.map_err(|error| not_started("workflow_not_found", error.to_string()))? {
+                let resolved = self.resolve_name(caller, name).await;
+                let saved = match resolved.map_err(|error| not_started("workflow_not_found", error.to_string()))? {
                     ResolvedTarget::Machine(saved) => saved,
                     ResolvedTarget::Function(workflow) => return Ok(RunTarget::Function(workflow)),
                     ResolvedTarget::Remote(tool) => return Ok(RunTarget::Remote(tool)),

@@ -69,8 +69,8 @@ impl<'a> Person<'a> {
         let terminal = OwnTerminal::of(&["bash", "-c", &command], |helper| {
             helper.current_dir(home.path()).envs(home.environment());
         });
-        let opened = agent.call_tool("open_terminal", json!({"command": terminal.show()}));
-        Self { agent, session: opened["session_id"].as_str().unwrap().to_owned(), _terminal: terminal }
+        let open_reply = agent.call_tool("open_terminal", json!({"command": terminal.show()}));
+        Self { agent, session: open_reply["session_id"].as_str().unwrap().to_owned(), _terminal: terminal }
     }
 
     /// Waits until this text is, or was, on the screen. Returns the screen.

@@ -23,8 +23,8 @@ fn bash() -> OpenTerminal {
 #[tokio::test]
 async fn terminal_is_opened_used_read_and_closed() {
     let daemon = TestDaemon::new().await;
-    let opened = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
-    assert!(opened.success && opened.pid.is_some() && opened.timestamp.is_some());
+    let open_reply = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
+    assert!(open_reply.success && open_reply.pid.is_some() && open_reply.timestamp.is_some());
     let send_reply = daemon
         .call(SendInput {
             session_id: "build".into(),
@@ -37,7 +37,7 @@ async fn terminal_is_opened_used_read_and_closed() {
     assert_eq!((send_reply.exit_code, send_reply.process_running), (Some(0), Some(true)));
     let found = daemon
         .call(AwaitOutput {
-            session_id: opened.session_id.clone(),
+            session_id: open_reply.session_id.clone(),
             pattern: r"a(\d)".into(),
             timeout: 10.0,
             ..Default::default()
@@ -49,7 +49,7 @@ async fn terminal_is_opened_used_read_and_closed() {
     assert!(screen.screen_content.unwrap().contains("a2"));
     let listing = daemon.call(ListTerminalSessions {}).await;
     assert_eq!((listing.total_sessions, listing.sessions[0].opened_by.as_deref()), (1, Some("test")));
-    let closed = daemon.call(ExitTerminal { session_id: opened.session_id, ..Default::default() }).await;
+    let closed = daemon.call(ExitTerminal { session_id: open_reply.session_id, ..Default::default() }).await;
     assert_eq!((closed.message.as_str(), closed.survivors), ("Session destroyed", vec![]));
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
     daemon.stop().await;

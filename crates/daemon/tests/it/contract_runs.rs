@@ -234,12 +234,12 @@ async fn machine_record_has_its_result_and_arguments() {
     let created =
         daemon.call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false, reason: None }).await;
     assert!(created.success, "{created:?}");
-    let given = json!({"PIN": 917, "n": 3});
+    let arguments = json!({"PIN": 917, "n": 3});
     let execute = ExecuteWorkflow {
         workflow_id: "returns".to_owned(),
         session_id: Some("default".to_owned()),
         input: json!("hello"),
-        params: given.as_object().cloned(),
+        params: arguments.as_object().cloned(),
         wait: true,
         ..ExecuteWorkflow::default()
     };

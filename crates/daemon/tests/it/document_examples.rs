@@ -182,9 +182,13 @@ async fn simple_workflow_of_document_000_line_1671() {
         "{second_reply}"
     );
 
-    let named = agent.runs(json!({"workflow_name": "simple_test"})).await;
-    assert_eq!((&named["success"], &named["workflow_saved"]), (&json!(true), &json!(false)));
-    assert_eq!((&named["saved_workflow_name"], named.get("duplicate_of")), (&Value::Null, None), "{named}");
+    let by_name_reply = agent.runs(json!({"workflow_name": "simple_test"})).await;
+    assert_eq!((&by_name_reply["success"], &by_name_reply["workflow_saved"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&by_name_reply["saved_workflow_name"], by_name_reply.get("duplicate_of")),
+        (&Value::Null, None),
+        "{by_name_reply}"
+    );
     daemon.stop().await;
 }
 
@@ -210,8 +214,8 @@ async fn interactive_workflow_of_document_000_line_1794() {
     let python = "#!/bin/bash\nprintf '(Pdb) '\nwhile IFS= read -r line; do\n  case \"$line\" in\n    q) exit 0 ;;\n    \
                   *) eval \"$line\" ;;\n  esac\n  printf '(Pdb) '\ndone\n";
     let agent = Agent::of(&daemon, &[("python", python)]).await;
-    let began = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
-    assert_eq!((&began["success"], &began["status"]), (&json!(false), &json!("running")));
+    let start_reply = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
+    assert_eq!((&start_reply["success"], &start_reply["status"]), (&json!(false), &json!("running")));
     let session = eventually("the terminal is open", async || {
         let listing = agent.call_tool("LIST_TERMINAL_SESSIONS", json!({})).await;
         listing["sessions"][0]["session_id"].as_str().map(str::to_owned)
@@ -221,7 +225,7 @@ async fn interactive_workflow_of_document_000_line_1794() {
     let request = agent.call_tool("AWAIT_OUTPUT", request).await;
     assert!(request["match_text"].is_string(), "{request}");
     agent.call_tool("SEND_INPUT", json!({"session_id": session, "input_text": "q\n"})).await;
-    let reply = agent.call_tool("GET_RUN", json!({"run_id": began["run_id"], "wait_seconds": 60})).await;
+    let reply = agent.call_tool("GET_RUN", json!({"run_id": start_reply["run_id"], "wait_seconds": 60})).await;
     assert_eq!((&reply["success"], &reply["final_state"]), (&json!(true), &json!("cleanup")), "{reply}");
     assert_eq!(states(&reply)[3..], ["prompt_user", "capture_choice", "quit_debug", "cleanup"]);
     daemon.stop().await;
@@ -463,9 +467,9 @@ async fn contract_of_document_001_line_20_requires_states() {
     for missing in ["/description", "initial_state", "states"] {
         assert!(problems.contains(missing), "no {missing} in {problems}");
     }
-    let rest = repeating_machine("build_project", "built");
+    let complete_definition = repeating_machine("build_project", "built");
     for key in ["description", "initial_state", "states"] {
-        definition[key] = rest[key].clone();
+        definition[key] = complete_definition[key].clone();
     }
     let created = agent.create(&definition).await;
     let argument = json!({"name": "PROJECT_ROOT", "description": "Path to project directory", "required": true});

@@ -284,7 +284,7 @@ async fn choice_with_a_secret_is_answered_by_its_masked_text() {
     daemon.stop().await;
 }
 
-/// Returns whether a stored entry of a run has a text.
+/// Returns true if a stored entry of a run has a text.
 fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
     let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
     let select = "SELECT count(*) FROM records JOIN runs USING (number) WHERE run = ?1 AND instr(text, ?2) > 0";
@@ -361,8 +361,8 @@ async fn report_of_a_long_run_is_bounded() {
         );
     }
     let left_out = |path: &str| {
-        let named = reply.shortened_values.iter().find(|one| one.path == path);
-        named.unwrap_or_else(|| panic!("{path}: {:?}", reply.shortened_values)).left_out
+        let shortened = reply.shortened_values.iter().find(|one| one.path == path);
+        shortened.unwrap_or_else(|| panic!("{path}: {:?}", reply.shortened_values)).left_out
     };
     assert_eq!(left_out("/execution_log"), 1941);
     let message = reply.final_variables["error"].as_str().unwrap();

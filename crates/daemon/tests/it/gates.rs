@@ -444,7 +444,7 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
         listing.extend(page);
     }
     waiting.reverse();
-    assert_eq!(listing, waiting, "the newest first");
+    assert_eq!(listing, waiting, "runs are listed newest first");
     let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
     assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
     daemon.stop().await;

@@ -127,7 +127,11 @@ async fn project_workflow_is_saved_found_described_and_removed() {
     assert_eq!(described.definition, Some(machine("greet")));
     assert_eq!(described.file, Some(file.clone()));
     let argument = &described.arguments[0];
-    assert_eq!((argument.name.as_str(), argument.required), ("GREETED", false), "a default sets it");
+    assert_eq!(
+        (argument.name.as_str(), argument.required),
+        ("GREETED", false),
+        "an argument with a default is not required"
+    );
     assert_eq!(argument.default.as_deref(), Some("world"));
     assert_eq!((argument.export, described.return_values[0].export), (Some(false), None));
     assert_eq!(argument.schema, Some(json!({"minLength": 1})));

@@ -585,8 +585,8 @@ async fn failed_nested_run_fails_its_state_with_the_reason() {
     assert_eq!(reply.status, "failed");
     let error = reply.error.unwrap();
     assert!(error.starts_with("State 'nest' failed: State 'open' failed: program 'no-such-shell'"), "{error}");
-    let named = json!({"nest": last("run_workflow", &json!({"workflow_name": "elsewhere"}))});
-    let error = daemon.run(machine("nest", named)).await.error.unwrap();
+    let missing_workflow = json!({"nest": last("run_workflow", &json!({"workflow_name": "elsewhere"}))});
+    let error = daemon.run(machine("nest", missing_workflow)).await.error.unwrap();
     assert!(error.contains("Workflow 'elsewhere' not found"), "{error}");
 }
 

@@ -30,15 +30,15 @@ fn completion(text: &str) -> Answer {
 
 /// The head of a stream, with its events.
 fn stream(events: &[Value], done: bool) -> Vec<u8> {
-    let mut sent =
+    let mut response_text =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: ping\n\n".to_owned();
     for event in events {
-        sent.push_str(&format!("data: {event}\n\n"));
+        response_text.push_str(&format!("data: {event}\n\n"));
     }
     if done {
-        sent.push_str("data: [DONE]\n\n");
+        response_text.push_str("data: [DONE]\n\n");
     }
-    sent.into_bytes()
+    response_text.into_bytes()
 }
 
 fn delta(delta: Value, finish: Option<&str>) -> Value {
@@ -74,7 +74,7 @@ async fn request_has_the_format_of_the_api() {
 #[tokio::test]
 async fn stream_is_forwarded_wherever_its_bytes_are_split() {
     let server = Server::start(|_, count| {
-        let sent = stream(
+        let response_bytes = stream(
             &[
                 delta(json!({"role": "assistant", "content": ""}), None),
                 delta(json!({"content": "Grüße"}), None),
@@ -86,7 +86,7 @@ async fn stream_is_forwarded_wherever_its_bytes_are_split() {
             ],
             true,
         );
-        Answer::Pieces(sent.chunks(count * 6 + 1).map(<[u8]>::to_vec).collect())
+        Answer::Pieces(response_bytes.chunks(count * 6 + 1).map(<[u8]>::to_vec).collect())
     })
     .await;
     for _ in 0..3 {
@@ -128,9 +128,13 @@ async fn retries_end_and_permanent_errors_are_not_retried() {
     let result = nodes().run(&model(&busy, json!({"retries": 2})), Call::new("hi")).await;
     assert_eq!(result.error.as_deref(), Some("The endpoint answered 429: quota is used up"));
     assert_eq!((result.error_type, busy.requests().len()), (Some(ErrorType::Status), 3));
-    let far = Server::start(|_, _| response("429 Too Many Requests", "retry-after: 3600\r\n", "")).await;
-    let result = nodes().run(&model(&far, json!({})), Call::new("hi")).await;
-    assert_eq!((result.success, far.requests().len()), (false, 1), "a requested delay of an hour fails the call");
+    let slow_server = Server::start(|_, _| response("429 Too Many Requests", "retry-after: 3600\r\n", "")).await;
+    let result = nodes().run(&model(&slow_server, json!({})), Call::new("hi")).await;
+    assert_eq!(
+        (result.success, slow_server.requests().len()),
+        (false, 1),
+        "a requested delay of an hour fails the call"
+    );
     let wrong =
         Server::start(|_, _| response("401 Unauthorized", "", r#"{"error": {"message": "bad key sk-hunter22"}}"#))
             .await;

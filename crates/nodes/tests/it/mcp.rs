@@ -63,8 +63,8 @@ async fn tool_is_called_with_declared_arguments_or_the_input() {
     assert_eq!(result.output, "Echo: hi");
 
     let any = node(json!({"id": "any", "type": "mcp", "server": server(&file)}));
-    let asked = json!({"tool": "get-structured-content", "args": {"location": "New York"}});
-    let result = nodes.run(&any, Call::new(asked)).await;
+    let request = json!({"tool": "get-structured-content", "args": {"location": "New York"}});
+    let result = nodes.run(&any, Call::new(request)).await;
     assert!(result.output["temperature"].is_number(), "{result:?}");
 
     let result = nodes.run(&any, Call::new(json!({"tool": "get-env"}))).await;

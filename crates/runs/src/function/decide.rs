@@ -205,7 +205,7 @@ impl FunctionState {
 
     fn abandoned(&self, run: &RunId, number: u64, at: Timestamp) -> Option<Entry> {
         let open = self.open.get(number)?;
-        Some(Entry::Abandoned { at, number, asked: open.label(run, number) })
+        Some(Entry::Abandoned { at, number, label: open.label(run, number) })
     }
 
     /// Returns the entry for a child that starts or stops waiting for a person; `None` if the journal has the entry
@@ -214,7 +214,7 @@ impl FunctionState {
         let is_known = self.waiting_children.contains(&number);
         match waits {
             true if !is_known && self.open.contains(number) => Some(Entry::ChildWaits { at, number }),
-            false if is_known => Some(Entry::ChildGoesOn { at, number }),
+            false if is_known => Some(Entry::ChildContinues { at, number }),
             _ => None,
         }
     }
@@ -280,7 +280,7 @@ impl PendingCall {
         is_timeout: bool,
     ) -> Entry {
         let timeout = self.timeout().filter(|_| is_timeout);
-        Entry::Answered { at, number, answer, by, asked: self.label(run, number), timeout }
+        Entry::Answered { at, number, answer, by, label: self.label(run, number), timeout }
     }
 }
 
@@ -305,7 +305,7 @@ impl FunctionSteps {
                     }
                 }
                 // The function receives the answer here, before its next calls.
-                Entry::Told { number, .. } => {
+                Entry::AnswerDelivered { number, .. } => {
                     if let Some(at) = deferred.iter().position(|deferred| deferred.number == number) {
                         let DeferredAnswer { ordinal, answer, .. } = deferred.remove(at);
                         steps.push(Step::Answered { ordinal, answer });

@@ -23,7 +23,7 @@ use crate::time_span::TimeSpan;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "function", rename_all = "snake_case")]
 pub(crate) enum Entry {
-    /// The run began. Always the first entry.
+    /// The run started. Always the first entry.
     Started(Box<Started>),
     /// A function made a request or sent a notification.
     Called {
@@ -57,7 +57,8 @@ pub(crate) enum Entry {
         /// Author of the answer, if it was a gate.
         by: Option<By>,
         /// A short description of the request.
-        asked: CallLabel,
+        #[serde(rename = "asked")]
+        label: CallLabel,
         /// Time limit of the call, if the call exceeded it.
         timeout: Option<TimeSpan>,
     },
@@ -68,7 +69,8 @@ pub(crate) enum Entry {
         /// Number of the call.
         number: u64,
         /// A short description of the request.
-        asked: CallLabel,
+        #[serde(rename = "asked")]
+        label: CallLabel,
     },
     /// An event of a graph.
     Graph {
@@ -103,7 +105,8 @@ pub(crate) enum Entry {
         by: String,
     },
     /// A function received an answer that the run recorded during a pause.
-    Told {
+    #[serde(rename = "told")]
+    AnswerDelivered {
         /// Time of the entry.
         at: Timestamp,
         /// Number of the answered call.
@@ -113,7 +116,7 @@ pub(crate) enum Entry {
     Cancelling {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason of the cancel.
+        /// Reason for the cancel.
         reason: String,
     },
     /// The driver raised the cancel in the run's function.
@@ -129,7 +132,8 @@ pub(crate) enum Entry {
         number: u64,
     },
     /// A child run no longer waits for a person.
-    ChildGoesOn {
+    #[serde(rename = "child_goes_on")]
+    ChildContinues {
         /// Time of the entry.
         at: Timestamp,
         /// Call that started the child.
@@ -158,7 +162,7 @@ pub(crate) enum Entry {
     Cancelled {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason of the cancel.
+        /// Reason for the cancel.
         reason: String,
     },
 }
@@ -276,8 +280,8 @@ impl Entry {
             | Self::Paused { .. }
             | Self::Resumed { .. }
             | Self::ChildWaits { .. }
-            | Self::ChildGoesOn { .. }
-            | Self::Told { .. } => {}
+            | Self::ChildContinues { .. }
+            | Self::AnswerDelivered { .. } => {}
         }
     }
 }
@@ -351,8 +355,8 @@ impl Entry {
             | Self::Paused { at, .. }
             | Self::Resumed { at, .. }
             | Self::ChildWaits { at, .. }
-            | Self::ChildGoesOn { at, .. }
-            | Self::Told { at, .. }
+            | Self::ChildContinues { at, .. }
+            | Self::AnswerDelivered { at, .. }
             | Self::Completed { at, .. }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,
@@ -389,13 +393,13 @@ mod tests {
         assert_eq!(read(text.clone()).unwrap(), cancelled);
         assert!(serde_json::from_str::<Event>(&text).is_err());
         let machine = Event::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
-        let refused = read(serde_json::to_string(&machine).unwrap()).unwrap_err();
-        assert!(refused.to_string().contains("entry 7"), "{refused}");
+        let error = read(serde_json::to_string(&machine).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("entry 7"), "{error}");
         let newer = text.replace("cancelled", "transcended");
-        assert!(read(newer).is_err(), "a kind of a newer version is refused");
+        assert!(read(newer).is_err(), "an entry of a newer version is refused");
     }
 
-    /// Every kind of entry, with a secret in each foreign text.
+    /// Returns every kind of entry, with a secret in each foreign string.
     fn sample_entries(secret: &str) -> Vec<Entry> {
         let (at, number) = (Timestamp(1), 1);
         let text = || format!("it is {secret}, says somebody");
@@ -410,8 +414,8 @@ mod tests {
             within: None,
             call: Call { ordinal: 1, within: None, kind },
         };
-        let asked = || CallLabel::Node("greet".to_owned());
-        let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, asked: asked(), timeout: None };
+        let label = || CallLabel::Node("greet".to_owned());
+        let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, label: label(), timeout: None };
         let node: NodeId = "greet".parse().unwrap();
         let graph = |event: GraphEvent| Entry::Graph { at, frame: 1, number: None, event, node: None, timeout: None };
         let ended = |ending: Ending| graph(GraphEvent::StepEnded { step: node.clone(), ending });
@@ -478,16 +482,16 @@ mod tests {
             let mut seal = Seal::default();
             seal.learn(secret);
             for entry in sample_entries(secret) {
-                let mut closed = entry.clone();
-                closed.close(&seal);
-                let text = serde_json::to_string(&closed).unwrap();
+                let mut sealed = entry.clone();
+                sealed.close(&seal);
+                let text = serde_json::to_string(&sealed).unwrap();
                 let read = |seal: &Seal| Entry::read(&Record { seq: 1, version: 2, text: text.clone() }, seal).unwrap();
                 assert_eq!(read(&seal), entry, "{text}");
-                let shown = serde_json::to_value(read(&Seal::default())).unwrap();
-                assert!(!shown.to_string().contains(&format!("it is {secret}")), "{shown}");
-                assert!(shown.to_string().contains("it is ••••••, says"), "{shown}");
-                let twice = closed.clone();
-                assert_eq!(twice, closed);
+                let masked = serde_json::to_value(read(&Seal::default())).unwrap();
+                assert!(!masked.to_string().contains(&format!("it is {secret}")), "{masked}");
+                assert!(masked.to_string().contains("it is ••••••, says"), "{masked}");
+                let sealed_again = sealed.clone();
+                assert_eq!(sealed_again, sealed);
             }
         }
     }
@@ -499,8 +503,9 @@ mod tests {
         let read = Entry::read(&Record { seq: 1, version: 1, text }, &Seal::default()).unwrap();
         let error = "Traceback\nValueError: bad \u{FDD0}x\u{FDD1} \u{FDD0}".to_owned();
         assert_eq!(read, Entry::Failed { at: Timestamp(1), error, traceback: None, result: None });
-        let answered = r#"{"function":"answered","at":1,"number":1,"answer":{"value":7},"asked":"gate"}"#.to_owned();
-        let read = Entry::read(&Record { seq: 1, version: 1, text: answered }, &Seal::default()).unwrap();
+        let answered_text =
+            r#"{"function":"answered","at":1,"number":1,"answer":{"value":7},"asked":"gate"}"#.to_owned();
+        let read = Entry::read(&Record { seq: 1, version: 1, text: answered_text }, &Seal::default()).unwrap();
         assert!(matches!(read, Entry::Answered { timeout: None, .. }));
     }
 

@@ -107,10 +107,10 @@ pub(crate) fn closed_gate(run: &RunId, record: &Record) -> Result<Option<ClosedG
             let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Answered { at, answer, by } })
         }
-        Entry::Answered { number, answer: Answer::Raise { .. }, asked: CallLabel::Gate, .. } => {
+        Entry::Answered { number, answer: Answer::Raise { .. }, label: CallLabel::Gate, .. } => {
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Expired })
         }
-        Entry::Answered { number, asked: CallLabel::Gate, .. } => {
+        Entry::Answered { number, label: CallLabel::Gate, .. } => {
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Other })
         }
         _ => None,

@@ -18,7 +18,7 @@ use crate::time_span::TimeSpan;
 /// A cancel, in the history of a run that has not finished.
 #[derive(Debug, Clone)]
 pub(super) struct Cancel {
-    /// Reason of the cancel.
+    /// Reason for the cancel.
     pub(super) reason: String,
     /// True if the driver raised the exception in the function.
     pub(super) is_raised: bool,
@@ -93,7 +93,7 @@ impl FunctionState {
             Entry::ChildWaits { number, .. } => {
                 self.waiting_children.insert(*number);
             }
-            Entry::ChildGoesOn { number, .. } => {
+            Entry::ChildContinues { number, .. } => {
                 self.waiting_children.remove(number);
             }
             Entry::Answered { number, answer, .. } => {
@@ -127,7 +127,7 @@ impl FunctionState {
                     self.open.remove(*number);
                 }
             },
-            Entry::Graph { number: None, .. } | Entry::Told { .. } => {}
+            Entry::Graph { number: None, .. } | Entry::AnswerDelivered { .. } => {}
             Entry::Paused { at, by, above } => {
                 self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
                 self.was_paused = true;
@@ -159,9 +159,9 @@ impl FunctionState {
     /// Records the terminal in which a node has its program. A failed call may have opened a terminal, or used the
     /// known terminal.
     fn record_terminal(&mut self, node: &str, terminal: Option<&Value>) {
-        let noted = self.terminals.entry(node.to_owned()).or_default();
+        let terminal_entry = self.terminals.entry(node.to_owned()).or_default();
         if let Some(terminal) = terminal.and_then(Value::as_str) {
-            *noted = Some(terminal.to_owned());
+            *terminal_entry = Some(terminal.to_owned());
         }
     }
 
@@ -193,7 +193,7 @@ impl FunctionState {
     /// Returns the entries that end a run: cancellations of the open gates, then `end`.
     pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
         let gates = self.open.waiting().filter(|(number, open)| open.label(run, *number) == CallLabel::Gate);
-        let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: CallLabel::Gate });
+        let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, label: CallLabel::Gate });
         cancelled.chain([end]).collect()
     }
 }
@@ -242,11 +242,11 @@ mod tests {
         }
         assert_eq!((run.work_deadline(TimeSpan::from_seconds(60.0)), run.state()), (None, RunState::Waiting));
         run.apply(&Entry::ChildWaits { at: at(20), number: 2 });
-        run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
-        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the other call waits");
+        run.apply(&Entry::ChildContinues { at: at(30), number: 1 });
+        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the clock stops while the other call waits");
         let answer = Answer::Value(Value::Null);
-        let asked = run.open.get(2).unwrap().label(&RunId::random(), 2);
-        run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });
+        let label = run.open.get(2).unwrap().label(&RunId::random(), 2);
+        run.apply(&Entry::Answered { at: at(100), number: 2, label, answer, by: None, timeout: None });
         assert_eq!((run.work_deadline(TimeSpan::from_seconds(60.0)), run.state()), (Some(at(150)), RunState::Running));
     }
 }

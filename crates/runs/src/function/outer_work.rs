@@ -97,12 +97,12 @@ impl OuterWork {
         self.calls.clear();
     }
 
-    /// Returns whether the engine now requests to perform the call.
+    /// Returns true if the engine currently requests to perform the call.
     pub(super) fn is_requested(&self, number: u64) -> bool {
         self.calls.contains_key(&number)
     }
 
-    /// Registers a request of the engine to perform a call. Returns whether the caller must begin it.
+    /// Registers a request of the engine to perform a call. Returns true if the caller must begin it.
     pub(super) fn request_call(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
         if !matches!(self.items.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
             // The function no longer waits for the call, or the journal has its answer. The engine may have
@@ -130,7 +130,7 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns whether the caller must apply its inputs: not for an earlier turn, which already has an
+    /// Begins a turn. Returns true if the caller must apply its inputs: not for an earlier turn, which already has an
     /// answer, and not for the turn in progress.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
@@ -156,18 +156,18 @@ impl OuterWork {
         }
     }
 
-    /// Returns whether the engine waits for a turn.
+    /// Returns true if the engine waits for a turn.
     pub(super) fn is_in_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Returns whether the current turn must end: the function waits, or it has continued for long with ready outcomes
+    /// Returns true if the current turn must end: the function waits, or it has continued for long with ready outcomes
     /// (`is_ready`: more are available).
     pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
 
-    /// Returns whether the function continues only in the next turn, which the engine requests on its own.
+    /// Returns true if the function continues only in the next turn, which the engine requests on its own.
     pub(super) fn is_between_turns(&self) -> bool {
         self.turn.is_none() && self.items.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!((names(&first.begun), &first.ended[..]), (vec!["1", "2"], &[][..]));
         work.remove(1);
         work.add(3, Call { number: 3 });
-        assert_eq!(turn(&mut work, 1), first, "it was made");
+        assert_eq!(turn(&mut work, 1), first, "a repeated turn has the same answer");
         let second = turn(&mut work, 2);
         assert_eq!((names(&second.begun), &second.ended[..]), (vec!["3"], &["1".to_owned()][..]));
         assert!(!second.whole && turn(&mut work, 3) == FunctionTurn::default());
@@ -242,9 +242,9 @@ mod tests {
             assert!(work.is_between_turns());
             let EngineAnswer::Advanced { turn } = answer.try_recv().unwrap() else { panic!("no turn") };
             assert_eq!(names(&turn.begun), [format!("next/{number}")]);
-            assert!(work.take_timer(&format!("next/{number}")).is_none(), "no event follows from it");
+            assert!(work.take_timer(&format!("next/{number}")).is_none(), "the timer of a turn produces no event");
         }
-        assert_eq!(turn(&mut work, 3).begun, [], "it waits");
+        assert_eq!(turn(&mut work, 3).begun, [], "a waiting function requests no turn");
         assert!(!work.is_between_turns());
     }
 

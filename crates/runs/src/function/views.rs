@@ -51,8 +51,8 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             };
             (at, event_type, data)
         }
-        Entry::Answered { at, number, answer, by, asked, timeout } => {
-            let (event_type, data) = match asked {
+        Entry::Answered { at, number, answer, by, label, timeout } => {
+            let (event_type, data) = match label {
                 CallLabel::Other => return Ok(None),
                 CallLabel::Gate => match answer {
                     Answer::Value(answer) => {
@@ -91,10 +91,10 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             };
             (at, event_type.to_owned(), data)
         }
-        Entry::Abandoned { at, number, asked } => match asked {
+        Entry::Abandoned { at, number, label } => match label {
             CallLabel::Gate => (at, "gate_cancelled".to_owned(), json!({"gate_id": gate_id(number), "state": "gate"})),
             CallLabel::Node(node) => {
-                let data = json!({"node_id": node, "call": number, "error": "nobody waits for it any more"});
+                let data = json!({"node_id": node, "call": number, "error": "the call was abandoned"});
                 (at, "node_error".to_owned(), data)
             }
             CallLabel::Run { workflow, run } => {
@@ -109,8 +109,11 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
         Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
-        Entry::ChildWaits { .. } | Entry::ChildGoesOn { .. } => return Ok(None),
-        Entry::Told { .. } | Entry::Inlined { .. } | Entry::Cancelling { .. } | Entry::Interrupted { .. } => {
+        Entry::ChildWaits { .. } | Entry::ChildContinues { .. } => return Ok(None),
+        Entry::AnswerDelivered { .. }
+        | Entry::Inlined { .. }
+        | Entry::Cancelling { .. }
+        | Entry::Interrupted { .. } => {
             return Ok(None);
         }
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
@@ -169,11 +172,11 @@ fn graph_event(
                 }
                 StepOutcome::TimedOut => {
                     data["timeout"] = json!(timeout);
-                    data["error"] = "it took longer than it may".into();
+                    data["error"] = "the call exceeded its time limit".into();
                     "node_timeout"
                 }
                 StepOutcome::Unknown => {
-                    data["error"] = "whether it was done is not known".into();
+                    data["error"] = "it is unknown whether the call took place".into();
                     "node_error"
                 }
             };

@@ -152,10 +152,10 @@ impl PendingWork {
             }
             return;
         }
-        let (interrupt, over) = (self.interrupt_for(number), after(&self.clock, at, wait));
+        let (interrupt, time_passed) = (self.interrupt_for(number), after(&self.clock, at, wait));
         self.spawn(number, async move {
             tokio::select! {
-                () = over => {}
+                () = time_passed => {}
                 () = interrupt.cancelled() => {}
             }
             outcome
@@ -169,17 +169,17 @@ impl PendingWork {
             outer.add_timer(number, Some(part), due.since(self.clock.now()), CallOutcome::DelayOver(step));
             return;
         }
-        let over = self.clock.sleep_until(due);
+        let delay_passed = self.clock.sleep_until(due);
         self.spawn(number, async move {
             tokio::select! {
-                () = over => {}
+                () = delay_passed => {}
                 () = waits.cancelled() => {}
             }
             CallOutcome::DelayOver(step)
         });
     }
 
-    /// Registers a call as work of the outer engine, unless the engine already requests it. Returns whether to perform
+    /// Registers a call as work of the outer engine, unless the engine already requests it. Returns true if to perform
     /// the call here now.
     pub(super) fn must_perform_here(&mut self, number: u64) -> bool {
         match &mut self.outer {
@@ -199,9 +199,9 @@ impl PendingWork {
         if let Some(outer) = &mut self.outer {
             outer.clear();
         }
-        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let all_finished = async { while self.tasks.join_next().await.is_some() {} };
         // The end of the run waits for the remaining tasks.
-        let _ = tokio::time::timeout(timeout, ended).await;
+        let _ = tokio::time::timeout(timeout, all_finished).await;
     }
 
     /// Ends all work and drops all outcomes. Returns once the work has ended.

@@ -55,8 +55,8 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     {
         return outcome;
     }
-    let named = params.get_mut("session_id").filter(|_| TerminalUse::for_tool(&tool) != TerminalUse::Reads);
-    if let Some(Value::String(session)) = named
+    let session_param = params.get_mut("session_id").filter(|_| TerminalUse::for_tool(&tool) != TerminalUse::Reads);
+    if let Some(Value::String(session)) = session_param
         && let Err(error) = check_was_shown(&shared.sessions, &caller, session).await
     {
         let fields = [("success", false.into()), ("error", error.into())];

@@ -49,8 +49,8 @@ pub(crate) struct Rerun {
 /// Returns all problems.
 pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
     definition.rename_by_case(&mut start.variables);
-    let named = start.variables.get("session_id").and_then(Value::as_str);
-    let has_terminal = start.session_id.as_deref().or(named).is_some_and(|session| !session.is_empty());
+    let session_variable = start.variables.get("session_id").and_then(Value::as_str);
+    let has_terminal = start.session_id.as_deref().or(session_variable).is_some_and(|session| !session.is_empty());
     if !has_terminal {
         for argument in definition.arguments() {
             if let Some(value) = inherited_value(caller, argument.name()) {
@@ -122,8 +122,9 @@ impl Engine {
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
-        let named = start.variables.get("session_id").and_then(Value::as_str);
-        let machine = start.session_id.as_deref().or(named).and_then(|session| self.sessions.machine_of(session));
+        let session_variable = start.variables.get("session_id").and_then(Value::as_str);
+        let machine =
+            start.session_id.as_deref().or(session_variable).and_then(|session| self.sessions.machine_of(session));
         let references = || References::of_machine(definition.document()).with_terminal_host(machine);
         let caller = self.pinned(caller, references).await?;
         if let Some(pins) = &caller.pins {
@@ -136,14 +137,14 @@ impl Engine {
             RunArguments { input: Value::Object(input), params: Map::new() }
         };
         let RunArguments { mut input, mut params } = run_arguments.unwrap_or_else(variables);
-        let named = Seal::default().with_definition(&definition);
+        let session_variable = Seal::default().with_definition(&definition);
         definition.rename_by_case(&mut params);
         if let Value::Object(input) = &mut input {
             definition.rename_by_case(input);
         }
-        named.hide_named(&mut params);
+        session_variable.hide_named(&mut params);
         if let Value::Object(fields) = &mut input {
-            named.hide_named(fields);
+            session_variable.hide_named(fields);
         }
         let about = RunHeader {
             workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
@@ -159,7 +160,7 @@ impl Engine {
             source,
             engine,
         };
-        let (seal, environment) = (named, Environment::for_machine(&definition));
+        let (seal, environment) = (session_variable, Environment::for_machine(&definition));
         let parts = LaunchParts { caller, run: id, about, environment, seal, key };
         let definition = self.definitions.share(definition);
         self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start, part.flatten())).await

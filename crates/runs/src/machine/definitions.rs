@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn dropped_definitions_leave_the_cache() {
         let cache = DefinitionCache::default();
-        let kept = cache.share(sleeping("kept"));
+        let live_definition = cache.share(sleeping("kept"));
         (0..1000).for_each(|number| drop(cache.share(sleeping(&format!("w{number}")))));
         assert!(cache.0.lock().by_digest.len() <= 2 * MIN_SWEEP_THRESHOLD);
-        assert!(Arc::ptr_eq(&kept, &cache.share(sleeping("kept"))));
+        assert!(Arc::ptr_eq(&live_definition, &cache.share(sleeping("kept"))));
     }
 }

@@ -291,17 +291,17 @@ impl RunKind for MachineRun {
     /// Publishes the progress of the run to followers. While a gate for a person is open, the run holds its terminals.
     fn publish(&self) {
         let is_for_person = |gate: &&Gate| gate.answered_by() == AnsweredBy::Human;
-        let held = self.recorder.shared.sessions.held();
+        let holds = self.recorder.shared.sessions.held();
         match self.history.gate().filter(is_for_person) {
             Some(gate) => {
                 let terminals = sessions_at_gate(&self.definition, &self.history);
-                held.hold(&self.recorder.run.id, gate.step.to_string(), terminals);
+                holds.hold(&self.recorder.run.id, gate.step.to_string(), terminals);
             }
             None => match self.history.current() {
                 Some(current) => {
-                    held.record_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
+                    holds.record_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
                 }
-                None => held.release(&self.recorder.run.id),
+                None => holds.release(&self.recorder.run.id),
             },
         }
         self.recorder.publish(self.progress());

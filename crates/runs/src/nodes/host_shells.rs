@@ -45,8 +45,8 @@ impl HostShells {
             let reason = reply.error.unwrap_or_else(|| "The command was not run.".to_owned());
             return HostCommandEnd::Failed { reason };
         }
-        let rest = reply.omitted.map(|omitted| (omitted.tail.unwrap_or_default(), omitted.bytes));
-        HostCommandEnd::Ended { output: reply.output, rest, exit_code: reply.exit_code }
+        let excess = reply.omitted.map(|omitted| (omitted.tail.unwrap_or_default(), omitted.bytes));
+        HostCommandEnd::Ended { output: reply.output, rest: excess, exit_code: reply.exit_code }
     }
 }
 

@@ -133,7 +133,7 @@ impl PtyNodes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
-    /// Returns whether the terminals outlive the calls of one run.
+    /// Returns true if the terminals outlive the calls of one run.
     fn is_shared(&self) -> bool {
         self.owner.parse::<RunId>().is_err()
     }
@@ -245,10 +245,10 @@ impl PtyNodes {
             pane.opening.clone_from(&before);
         }
         let prompt = prompt_before_input(&pane.opening, &before).to_owned();
-        let sent = self.send(caller, &session, &text, pane, step).await?;
+        let input_end = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
         pane.may_be_busy = true;
-        self.collect_output(caller, pty, &session, (&text, &prompt), &sent, pane)
+        self.collect_output(caller, pty, &session, (&text, &prompt), &input_end, pane)
             .await
             .map_err(PtyNodeError::after_input)
     }
@@ -333,12 +333,12 @@ impl PtyNodes {
             wait_for_quiet_ms: Some(0),
             ..SendInput::default()
         };
-        let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
-        if sent.outcome_unknown == Some(true) {
+        let send_reply = self.sessions.send(caller, send, Some(step.to_owned())).await;
+        if send_reply.outcome_unknown == Some(true) {
             return Err(PtyNodeError(ErrorType::Unknown, "It is unknown whether the input was typed.".to_owned()));
         }
-        if !sent.success {
-            let error = sent.error.unwrap_or_default();
+        if !send_reply.success {
+            let error = send_reply.error.unwrap_or_default();
             if self.is_open(session).await? {
                 // The terminal has refused the input.
                 return Err(PtyNodeError(ErrorType::InvalidInput, error));
@@ -346,7 +346,7 @@ impl PtyNodes {
             pane.lose();
             return Err(PtyNodeError(ErrorType::Connection, error));
         }
-        Ok(sent)
+        Ok(send_reply)
     }
 
     /// Returns true if a terminal is open.
@@ -381,9 +381,9 @@ impl PtyNodes {
         if pane.has_none() && self.is_shared() {
             // An earlier daemon may have opened the terminal, or an opening whose outcome was unknown. A host that does
             // not answer is not waited for.
-            let named = PtyTerminal::Name(self.terminal_name(node.id.as_str()));
-            if self.sessions.exists(named.as_str()).await.is_ok() {
-                pane.session = Some(named);
+            let found_by_name = PtyTerminal::Name(self.terminal_name(node.id.as_str()));
+            if self.sessions.exists(found_by_name.as_str()).await.is_ok() {
+                pane.session = Some(found_by_name);
                 pane.may_be_busy = true;
             }
         }
@@ -391,8 +391,8 @@ impl PtyNodes {
             let exists = self.is_open(&session).await?;
             // A program that has exited accepts no input: the next call restarts it.
             if exists {
-                let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
-                if shown.success && !shown.process_running {
+                let content = self.read_content(caller, &session, GetScreenContent::default()).await;
+                if content.success && !content.process_running {
                     self.close_one(caller, &session).await;
                     pane.lose();
                 }
@@ -516,7 +516,7 @@ impl PtyNodes {
         }
     }
 
-    /// Returns whether a pattern matched in the line of the input, with more output to follow: a line editor such as
+    /// Returns true if a pattern matched in the line of the input, with more output to follow: a line editor such as
     /// that of IPython redraws its prompt before each key.
     async fn is_redrawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, waited: &AwaitOutputReply) -> bool {
         if waited.reason != AwaitReason::Match {
@@ -530,7 +530,7 @@ impl PtyNodes {
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
     }
 
-    /// Waits until the program has read all input since `input_offset`. Returns whether it has printed text after
+    /// Waits until the program has read all input since `input_offset`. Returns true if it has printed text after
     /// `matched_offset`.
     async fn prints_more(
         &self,
@@ -609,8 +609,8 @@ impl PtyNodes {
         if parser == Parser::Shell && !raw.is_empty() {
             return Some(parser.read(raw));
         }
-        let shown = self.read_content(caller, session, GetScreenContent::default()).await;
-        let screen = shown.screen_content.unwrap_or_default();
+        let content = self.read_content(caller, session, GetScreenContent::default()).await;
+        let screen = content.screen_content.unwrap_or_default();
         Some(parser.read(&screen))
     }
 
@@ -791,8 +791,9 @@ fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> 
 /// question mark for a character of unknown width, and tcsh shows its code point.
 fn before_echo<'r>(row: &'r str, line: &str) -> Option<&'r str> {
     line.chars().rev().try_fold(row, |row, typed| {
-        let shown = || row.strip_suffix('?').or_else(|| row.strip_suffix(&format!("\\U+{:X}", u32::from(typed))));
-        row.strip_suffix(typed).or_else(|| if typed.is_ascii() { None } else { shown() })
+        let with_replacement =
+            || row.strip_suffix('?').or_else(|| row.strip_suffix(&format!("\\U+{:X}", u32::from(typed))));
+        row.strip_suffix(typed).or_else(|| if typed.is_ascii() { None } else { with_replacement() })
     })
 }
 

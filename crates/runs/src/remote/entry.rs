@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn entry_is_read_back_and_never_confused_with_another_kind() {
         let at = Timestamp(7);
-        let began = RemoteStart {
+        let start = RemoteStart {
             at,
             run: RunId::random(),
             tool: "workflow_deploy".to_owned(),
@@ -216,7 +216,7 @@ mod tests {
             timeout: None,
         };
         let entries = [
-            Entry::Began(Box::new(began)),
+            Entry::Began(Box::new(start)),
             Entry::Starting { at },
             Entry::Started { at, correlation_id: "c".to_owned(), instance: "i".to_owned() },
             Entry::StatusChanged { at, status: "RUNNING".to_owned(), gate: Some(json!({"prompt": "ship?"})) },
@@ -237,7 +237,7 @@ mod tests {
         seal.learn(secret);
         let (at, text) = (Timestamp(7), || format!("it is {secret}"));
         let value = || json!({"output": [text()]});
-        let began = RemoteStart {
+        let start = RemoteStart {
             at,
             run: RunId::random(),
             tool: "workflow_deploy".to_owned(),
@@ -247,7 +247,7 @@ mod tests {
             timeout: None,
         };
         for entry in [
-            Entry::Began(Box::new(began)),
+            Entry::Began(Box::new(start)),
             Entry::NotStarted { at, error: text(), retry_at: at },
             Entry::StatusChanged { at, status: "RUNNING".to_owned(), gate: Some(value()) },
             Entry::Cancelling { at, reason: text(), timed_out: false },

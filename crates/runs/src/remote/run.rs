@@ -103,16 +103,16 @@ impl Recovery for RemoteRun {
         records: Vec<Record>,
         seal: Seal,
     ) -> Result<StoredRun<RemoteHistory>, RecoveryError> {
-        let (mut state, mut began) = (State::default(), None);
+        let (mut state, mut start) = (State::default(), None);
         for record in &records {
             let entry = Entry::read(record, &seal)?;
             state.apply(&entry);
             if let Entry::Began(first) = entry {
-                began = Some(*first);
+                start = Some(*first);
             }
         }
-        let began = began.ok_or(RecoveryError::NoStart)?;
-        Ok(StoredRun { history: RemoteHistory { began, state }, seal, environment: Environment::Empty })
+        let start = start.ok_or(RecoveryError::NoStart)?;
+        Ok(StoredRun { history: RemoteHistory { began: start, state }, seal, environment: Environment::Empty })
     }
 
     fn resume(history: RemoteHistory, recorder: Recorder) -> Self {

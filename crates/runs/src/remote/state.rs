@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(fold(&[]).next(false), Next::Start { not_before: None });
         assert_eq!(fold(&starting).next(true), Next::Wait, "the answer may still arrive");
         assert_eq!(fold(&starting).next(false), Next::Unknown, "another daemon sent the request");
-        let refused = Entry::NotStarted { at: at(2), error: "429".to_owned(), retry_at: at(9) };
-        let retried = fold(&[starting[0].clone(), refused]);
+        let refusal = Entry::NotStarted { at: at(2), error: "429".to_owned(), retry_at: at(9) };
+        let retried = fold(&[starting[0].clone(), refusal]);
         assert_eq!((retried.next(false), retried.refusals), (Next::Start { not_before: Some(at(9)) }, 1));
         assert_eq!(fold(&[starting[0].clone(), started(2)]).next(false), Next::Poll);
     }
@@ -224,8 +224,8 @@ mod tests {
         let early = [Entry::Starting { at: at(1) }, cancelling(2)];
         assert_eq!(fold(&early).next(true), Next::Wait);
         assert_eq!(fold(&early).next(false), Next::Unknown);
-        let named = fold(&[early[0].clone(), early[1].clone(), started(3)]);
-        assert_eq!(named.next(false), Next::Cancel);
+        let started_run = fold(&[early[0].clone(), early[1].clone(), started(3)]);
+        assert_eq!(started_run.next(false), Next::Cancel);
     }
 
     #[test]

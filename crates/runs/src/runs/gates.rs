@@ -78,12 +78,12 @@ impl Runs {
     fn all_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         let secrets = &self.shared.secrets;
         let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
-            let held = self.shared.sessions.held();
+            let holds = self.shared.sessions.held();
             let info = |gate: &OpenGate| {
                 let info = gate.info(run, secrets);
                 let requires = gate.is_for_person().then(|| self.shared.approver.requires_since(gate.opened_at));
                 let requires = requires.filter(|proof| *proof > Proof::None).map(|proof| proof.name().to_owned());
-                GateInfo { typed: held.typed(&run.id, &info.gate_id), requires, ..info }
+                GateInfo { typed: holds.typed(&run.id, &info.gate_id), requires, ..info }
             };
             run.progress().gates.iter().map(info).collect()
         };

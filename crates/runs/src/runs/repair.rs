@@ -143,22 +143,22 @@ impl Runs {
 
     /// Returns the stopped run (the named run or a descendant), with its gate and its machine.
     async fn find_stopped(&self, id: &str) -> Result<(Arc<Run>, StepId, Arc<Definition>), ProposalError> {
-        let named = self.find_by_text(id).await?;
+        let named_run = self.find_by_text(id).await?;
         let stopped_at = |run: Arc<Run>| run.progress().repairable.map(|(step, machine)| (run.clone(), step, machine));
-        let mut all: Vec<_> = self.family(&named).into_iter().filter_map(stopped_at).collect();
+        let mut all: Vec<_> = self.family(&named_run).into_iter().filter_map(stopped_at).collect();
         match (all.pop(), all.is_empty()) {
             (Some(only), true) => Ok(only),
             (None, _) => {
                 let waits_on_temporal =
                     |run: &Arc<Run>| run.about.engine != EngineKind::Sqlite && !run.progress().gates.is_empty();
-                if let Some(run) = self.family(&named).into_iter().find(waits_on_temporal) {
+                if let Some(run) = self.family(&named_run).into_iter().find(waits_on_temporal) {
                     return Err(ProposalError::OnTemporal { run: run.id.clone() });
                 }
-                let mut open = self.family(&named).into_iter().flat_map(|run| run.progress().gates);
+                let mut open = self.family(&named_run).into_iter().flat_map(|run| run.progress().gates);
                 let pending = open.find(|gate| asks_about_patch(&gate.step));
                 Err(match pending {
                     Some(gate) => ProposalError::Pending { gate: gate.step },
-                    None => ProposalError::NotStopped { state: named.state() },
+                    None => ProposalError::NotStopped { state: named_run.state() },
                 })
             }
             (Some(last), false) => {

@@ -157,12 +157,12 @@ fn create(path: &Path) -> std::io::Result<()> {
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
-    let opened = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).and_then(|connection| {
+    let result = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).and_then(|connection| {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
         Ok(connection)
     });
-    opened.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })
+    result.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })
 }
 
 /// Returns the format of a steplatch database, or 0 for an empty one.

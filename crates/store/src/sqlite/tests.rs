@@ -551,7 +551,8 @@ const FULL_DISK: &str = "STEPLATCH_FULL_DISK";
 #[test]
 #[ignore = "started by the test below, on a small file system"]
 fn owner_process_on_a_full_disk() {
-    let path = std::path::PathBuf::from(std::env::var_os(FULL_DISK).expect("a directory")).join("journal.db");
+    let path =
+        std::path::PathBuf::from(std::env::var_os(FULL_DISK).expect("the test sets the directory")).join("journal.db");
     if !path.exists() {
         let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

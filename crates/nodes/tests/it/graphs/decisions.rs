@@ -43,7 +43,7 @@ fn inputs_take_outputs_and_determine_dependencies() {
     assert_eq!(execution.last_input("whole"), json!({"all": "it's {input}", "text": "<it's {input}>"}));
     execution.finish("report", done(Value::Null));
     execution.finish("whole", done(json!({"n": 1})));
-    assert_eq!(execution.result().output, json!({"n": 1}), "the last step in the order of the declaration");
+    assert_eq!(execution.result().output, json!({"n": 1}), "the output is that of the last declared step");
 }
 
 #[test]
@@ -189,13 +189,13 @@ fn successor_learns_the_pending_calls() {
 fn unexpected_input_changes_nothing() {
     let mut execution = GraphExecution::begin(graph_node(json!([step("a", &[]), step("b", &["a"])])), Value::Null);
     let before = execution.history.clone();
-    let ended =
+    let attempt_end =
         |step: &str, attempt| GraphInput::AttemptEnded { step: step.parse().unwrap(), attempt, outcome: done(1) };
     for input in [
         GraphInput::Start { input: json!(2) },
-        ended("a", 2),
-        ended("b", 1),
-        ended("nobody", 1),
+        attempt_end("a", 2),
+        attempt_end("b", 1),
+        attempt_end("nobody", 1),
         GraphInput::DelayOver { step: "a".parse().unwrap() },
     ] {
         execution.apply_input(input);
@@ -203,7 +203,7 @@ fn unexpected_input_changes_nothing() {
     }
     execution.finish("a", done(1));
     let before = execution.history.clone();
-    execution.apply_input(ended("a", 1));
+    execution.apply_input(attempt_end("a", 1));
     assert_eq!(execution.history, before, "a repeated end counts once");
 }
 
@@ -216,13 +216,17 @@ fn held_step_starts_after_resuming() {
     for event in decide(graph, &progress.clone(), GraphInput::Start { input: Value::Null }, now).events {
         progress.apply(&event);
     }
-    let ended = GraphInput::AttemptEnded { step: "a".parse().unwrap(), attempt: 1, outcome: done(1) };
-    let held = hold(graph, &progress, ended, now);
-    assert!(held.effects.is_empty(), "{held:?}");
-    held.events.iter().for_each(|event| progress.apply(event));
+    let attempt_end = GraphInput::AttemptEnded { step: "a".parse().unwrap(), attempt: 1, outcome: done(1) };
+    let held_decision = hold(graph, &progress, attempt_end, now);
+    assert!(held_decision.effects.is_empty(), "{held_decision:?}");
+    held_decision.events.iter().for_each(|event| progress.apply(event));
     assert!(resume(graph, &progress).is_empty(), "nothing is in progress");
     let decision = decide(graph, &progress, GraphInput::Continue, now);
     assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
     decision.events.iter().for_each(|event| progress.apply(event));
-    assert_eq!(decide(graph, &progress, GraphInput::Continue, now), Default::default(), "it continues once");
+    assert_eq!(
+        decide(graph, &progress, GraphInput::Continue, now),
+        Default::default(),
+        "the graph continues only once"
+    );
 }

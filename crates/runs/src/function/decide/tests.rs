@@ -166,7 +166,7 @@ fn function_ends_with_its_result_or_exception() {
 #[test]
 fn end_of_the_root_cancels_its_open_gates_once() {
     let state = state([called(1, gate()), called(2, gate()), called(3, sleep())]);
-    let closing = [Entry::Abandoned { at: AT, number: 1, asked: crate::function::entry::CallLabel::Gate }];
+    let closing = [Entry::Abandoned { at: AT, number: 1, label: crate::function::entry::CallLabel::Gate }];
     let entries = state.root_end_entries(&run(), AT, &closing, Ok(json!("done")));
     assert_eq!(abandoned(&entries), [2]);
     assert_eq!(entries.last(), Some(&Entry::Completed { at: AT, result: json!("done") }));
@@ -203,7 +203,7 @@ fn waiting_child_is_recorded_once_while_its_call_is_open() {
     assert_eq!(state.child_wait_entry(AT, 1, true), Some(waiting.clone()));
     state.apply(&waiting);
     assert_eq!(state.child_wait_entry(AT, 1, true), None);
-    assert_eq!(state.child_wait_entry(AT, 1, false), Some(Entry::ChildGoesOn { at: AT, number: 1 }));
+    assert_eq!(state.child_wait_entry(AT, 1, false), Some(Entry::ChildContinues { at: AT, number: 1 }));
     assert_eq!(state.child_wait_entry(AT, 2, true), None, "the call has closed");
 }
 
@@ -298,8 +298,8 @@ fn function_receives_no_machine_inputs() {
 }
 
 fn answered(number: u64, value: u64) -> Entry {
-    let asked = crate::function::entry::CallLabel::Other;
-    Entry::Answered { at: AT, number, answer: Answer::Value(value.into()), by: None, asked, timeout: None }
+    let label = crate::function::entry::CallLabel::Other;
+    Entry::Answered { at: AT, number, answer: Answer::Value(value.into()), by: None, label, timeout: None }
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn function_history_has_its_calls_and_received_answers() {
 #[test]
 fn answers_during_a_pause_are_held_until_delivered() {
     let resumed = Entry::Resumed { at: AT, by: "you".to_owned() };
-    let delivered = |number| Entry::Told { at: AT, number };
+    let delivered = |number| Entry::AnswerDelivered { at: AT, number };
     let calls = || vec![called(1, sleep()), called(2, sleep()), paused(false), answered(2, 20), answered(1, 10)];
     let steps_after = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
     let held_ordinals =

@@ -211,7 +211,7 @@ impl FunctionRun {
     ) -> bool {
         let at = self.recorder.shared.clock.now();
         let is_paused = self.folded.paused.is_some();
-        let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.target) {
+        let finished_call = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.target) {
             Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.attempt_timeout(number, step, node))),
             _ => None,
         };
@@ -231,7 +231,7 @@ impl FunctionRun {
                     Some(last)
                 }
                 GraphEvent::AttemptEnded { outcome, .. } => {
-                    let (called, limit) = ended.clone().unzip();
+                    let (called, limit) = finished_call.clone().unzip();
                     node = called;
                     timeout = limit.flatten().filter(|_| *outcome == StepOutcome::TimedOut);
                     call
@@ -380,11 +380,11 @@ impl FunctionRun {
         self.drop_calls(&calls);
         self.frames.remove(&number);
         let is_timeout = matches!(outcome, CallOutcome::TimedOut(_));
-        let answered = |answer, by| open.answered(&self.recorder.run.id, (at, number), answer, by, is_timeout);
+        let answer_entry = |answer, by| open.answered(&self.recorder.run.id, (at, number), answer, by, is_timeout);
         match (self.frames.get_mut(&open.frame), &open.target) {
             (Some(Frame::Function { deferred, .. }), CallTarget::Call(call)) => {
                 let answer = outcome.into_answer();
-                entries.push(answered(answer.clone(), by));
+                entries.push(answer_entry(answer.clone(), by));
                 if self.folded.paused.is_some() {
                     deferred.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
@@ -409,7 +409,7 @@ impl FunctionRun {
                         Entry::Failed { at, error, traceback: None, result }
                     }
                 };
-                entries.extend([answered(answer, by), end]);
+                entries.extend([answer_entry(answer, by), end]);
                 self.append(entries).await
             }
             _ => true,
@@ -444,7 +444,7 @@ impl FunctionRun {
                 if self.folded.end.is_some() {
                     return true;
                 }
-                let entries = vec![Entry::Told { at: self.recorder.shared.clock.now(), number: answered }];
+                let entries = vec![Entry::AnswerDelivered { at: self.recorder.shared.clock.now(), number: answered }];
                 if !self.resume_function(number, entries, FrameInput::Answer(ordinal, answer)).await {
                     return false;
                 }

@@ -17,7 +17,7 @@ use crate::function::run::frame::{Frame, FrameInput};
 use crate::function::work::CallOutcome;
 
 impl FunctionRun {
-    /// Returns whether the function that makes this call executes the node itself: both are in the same file.
+    /// Returns true if the function that makes this call executes the node itself: both are in the same file.
     pub(in crate::function) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
         let Some(PendingCall { frame, target: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
@@ -80,9 +80,9 @@ impl FunctionRun {
     /// Closes the calls with these numbers within the function, which were not open earlier, and all calls made within
     /// a finished call. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
-        let late =
+        let known_calls =
             ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
-        let mut closing = late;
+        let mut closing = known_calls;
         closing.extend(self.folded.open.orphans());
         while !closing.is_empty() {
             let at = self.recorder.shared.clock.now();
@@ -166,14 +166,14 @@ mod tests {
         ]);
         assert!(run.open.descendants(1).into_iter().eq([2]));
         assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Begun)));
-        let ended = Call {
+        let end_notice = Call {
             ordinal: 4,
             within: None,
             kind: CallKind::Ended { of: 1, output: 7.into(), error: None, cancelled: false },
         };
-        run.apply_inline(0, &ended);
+        run.apply_inline(0, &end_notice);
         assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Ended(_))));
-        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: crate::function::entry::CallLabel::Other });
+        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, label: crate::function::entry::CallLabel::Other });
         assert_eq!(run.open.orphans(), [2]);
         assert_eq!(run.open_ordinals_except(0, &[3]), [2]);
     }

@@ -111,7 +111,7 @@ impl FunctionRun {
         }
     }
 
-    /// Applies an input of the engine. Returns whether it had an effect; `None` when this daemon must no longer drive
+    /// Applies an input of the engine. Returns true if it had an effect; `None` when this daemon must no longer drive
     /// the run.
     async fn take_input(&mut self, input: FunctionInput) -> Option<bool> {
         let event = match input {
@@ -123,8 +123,8 @@ impl FunctionRun {
                 Some(FunctionEvent::Outcome { number, outcome, by: None })
             }
             FunctionInput::TimerEnded { id } => {
-                let ended = self.work.outer.as_mut().and_then(|outer| outer.take_timer(&id));
-                ended.map(|(number, outcome)| FunctionEvent::Outcome { number, outcome, by: None })
+                let timer_outcome = self.work.outer.as_mut().and_then(|outer| outer.take_timer(&id));
+                timer_outcome.map(|(number, outcome)| FunctionEvent::Outcome { number, outcome, by: None })
             }
             FunctionInput::RunEnded { number, late, error } => {
                 let outcome = self.outcome_of_child(number, late, error).await;
@@ -259,13 +259,13 @@ impl FunctionRun {
             for child in &children {
                 child.cancel(ABANDONED_REASON);
             }
-            let ended = async {
+            let all_finished = async {
                 for child in &children {
                     child.finished().await;
                 }
             };
             // A child that takes longer ends after this run.
-            let _ = tokio::time::timeout(CALLS_END_TIMEOUT, ended).await;
+            let _ = tokio::time::timeout(CALLS_END_TIMEOUT, all_finished).await;
         }
     }
 

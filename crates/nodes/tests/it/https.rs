@@ -73,7 +73,7 @@ async fn certificate_is_accepted_only_if_the_system_trusts_it() {
     assert!(result.error.as_ref().unwrap().contains("certificate"), "{result:?}");
 
     let reported = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "https::certificate_counts_only_if_the_system_trusts_it", "--nocapture"])
+        .args(["--exact", "https::certificate_is_accepted_only_if_the_system_trusts_it", "--nocapture"])
         .env(TRUSTED, &url)
         .env("SSL_CERT_FILE", &certificate)
         .output()

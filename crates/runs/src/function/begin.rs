@@ -199,7 +199,7 @@ impl Engine {
         self.launch(parts, |recorder| {
             let mut run = FunctionRun::new(recorder, &started, FunctionState::default(), declared, file, frame);
             let entry = Entry::Started(Box::new(started));
-            run.folded.apply(&entry);
+            run.function_state.apply(&entry);
             (run, vec![entry])
         })
         .await

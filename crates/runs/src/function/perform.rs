@@ -197,7 +197,8 @@ impl FunctionRun {
 
     /// Returns the outcome of a call of an unknown node: an exception for a function, a failed result for a graph.
     fn missing(&self, number: u64, id: &str, input: Value) -> CallOutcome {
-        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.target, CallTarget::Step { .. }));
+        let is_step =
+            self.function_state.open.get(number).is_some_and(|open| matches!(open.target, CallTarget::Step { .. }));
         if !is_step {
             return Self::not_found("Node", id);
         }
@@ -306,8 +307,9 @@ impl FunctionRun {
     }
 
     fn nesting_depth(&self, number: u64) -> usize {
-        let parent =
-            |number: &u64| self.folded.open.get(*number).map(PendingCall::parent).filter(|frame| *frame != ROOT);
+        let parent = |number: &u64| {
+            self.function_state.open.get(*number).map(PendingCall::parent).filter(|frame| *frame != ROOT)
+        };
         std::iter::successors(parent(&number), parent).count()
     }
 

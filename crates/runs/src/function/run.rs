@@ -42,7 +42,7 @@ pub(crate) struct FunctionRun {
     pub(super) declared: Arc<DeclaredNodes>,
     /// The callers within the run, by the numbers of the calls that they execute.
     pub(super) frames: HashMap<u64, Frame>,
-    pub(super) folded: FunctionState,
+    pub(super) function_state: FunctionState,
     pub(super) work: PendingWork,
     /// Frames that start once the run resumes.
     pub(super) to_begin: Vec<u64>,
@@ -112,7 +112,7 @@ pub(crate) enum FunctionEvent {
 /// Data of a function's run in the journal.
 pub(crate) struct FunctionHistory {
     started: Box<Started>,
-    folded: FunctionState,
+    function_state: FunctionState,
     declared: DeclaredNodes,
     file: Option<Arc<OwnFile>>,
     frame: Frame,
@@ -135,31 +135,31 @@ impl Recovery for FunctionRun {
         for record in &records {
             entries.push(Entry::read(record, &seal)?);
         }
-        let mut folded = FunctionState::default();
-        entries.iter().for_each(|entry| folded.apply(entry));
+        let mut function_state = FunctionState::default();
+        entries.iter().for_each(|entry| function_state.apply(entry));
         let Some(Entry::Started(started)) = entries.into_iter().next() else {
             return Err(RecoveryError::NoStart);
         };
         let declared = DeclaredNodes::read(&started.nodes, &shared.executors, run)?;
-        declared.adopt(std::mem::take(&mut folded.terminals));
+        declared.adopt(std::mem::take(&mut function_state.terminals));
         let file = shared.shared_file(&started);
         let frame = shared.root_frame(&started, file.as_deref());
         // Look this up before any run continues, since continuing runs change the counts of the library.
-        let counted = match (&about.source, &folded.end) {
+        let counted = match (&about.source, &function_state.end) {
             (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
                 shared.workflows.has_counted(folder, file, &about.workflow, run).await
             }
             _ => false,
         };
         let bytes = records.iter().map(|record| record.text.len() as u64).sum();
-        let history = FunctionHistory { started, folded, declared, file, frame, counted, bytes };
+        let history = FunctionHistory { started, function_state, declared, file, frame, counted, bytes };
         Ok(StoredRun { history, seal, environment: Environment::Whole })
     }
 
     fn resume(history: FunctionHistory, recorder: Recorder) -> Self {
-        let FunctionHistory { started, folded, declared, file, frame, counted, bytes } = history;
-        let (last_recorded_call, ended_before) = (folded.last, folded.end.is_some());
-        let mut run = Self::new(recorder, &started, folded, Arc::new(declared), file, frame);
+        let FunctionHistory { started, function_state, declared, file, frame, counted, bytes } = history;
+        let (last_recorded_call, ended_before) = (function_state.last, function_state.end.is_some());
+        let mut run = Self::new(recorder, &started, function_state, Arc::new(declared), file, frame);
         if ended_before {
             run.mirror = None;
         }
@@ -167,7 +167,7 @@ impl Recovery for FunctionRun {
     }
 
     fn awaits(&self, step: &StepId) -> bool {
-        self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
+        self.function_state.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
     }
 
     /// Returns `None`: later calls may find programs in terminals by their own steps.
@@ -189,7 +189,7 @@ impl RunKind for FunctionRun {
     }
 
     fn is_over(&self) -> bool {
-        self.folded.end.is_some()
+        self.function_state.end.is_some()
     }
 
     /// The run counts as finished once all its children have finished and its programs have exited.
@@ -202,18 +202,18 @@ impl RunKind for FunctionRun {
     }
 
     fn progress(&self) -> RunStatus {
-        let end = self.folded.end.as_ref();
+        let end = self.function_state.end.as_ref();
         RunStatus {
-            state: self.folded.state(),
+            state: self.function_state.state(),
             ended: end.map(|end| end.at),
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
             traceback: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
             result: end
                 .and_then(|end| end.result.clone())
                 .map(|result| Arc::new(self.recorder.shared.secrets.masked_value(result))),
-            paused: self.folded.paused.clone(),
+            paused: self.function_state.paused.clone(),
             gates: self
-                .folded
+                .function_state
                 .open
                 .waiting()
                 .filter_map(|(number, open)| open_gate(&self.recorder.run.id, number, open))
@@ -235,7 +235,7 @@ impl RunKind for FunctionRun {
             self.publish();
             return true;
         }
-        self.folded.limit_start_to(self.recorder.shared.clock.now());
+        self.function_state.limit_start_to(self.recorder.shared.clock.now());
         if let Err(error) = Box::pin(self.resume_open_calls()).await {
             let error = error.to_string();
             tracing::error!(run = %self.recorder.run.id, error, "failed to resume the open calls of a run");
@@ -256,7 +256,7 @@ impl RunKind for FunctionRun {
             return self.next_outer_event().await;
         }
         let clock = self.recorder.shared.clock.clone();
-        let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
+        let out_of_time = self.timeout.and_then(|timeout| self.function_state.work_deadline(timeout));
         if out_of_time.is_some_and(|at| at <= self.recorder.shared.clock.now()) {
             return FunctionEvent::TimedOut;
         }
@@ -283,7 +283,7 @@ impl RunKind for FunctionRun {
         if self.mirror.is_some() {
             return Box::pin(self.forward_input(input)).await;
         }
-        match self.folded.event_for_input(&self.recorder.run.id, input) {
+        match self.function_state.event_for_input(&self.recorder.run.id, input) {
             Some(event) => Handled::recorded(self.apply_event(event).await),
             None => Handled::Ignored,
         }
@@ -295,7 +295,7 @@ impl RunKind for FunctionRun {
         self.work.end().await;
         self.declared.close(&self.recorder.caller).await;
         let (shared, caller) = (&self.recorder.shared, &self.recorder.caller);
-        for number in &self.folded.workflows {
+        for number in &self.function_state.workflows {
             if let Ok(Some(child)) = shared.find(&child_run_id(&self.recorder.run.id, *number)).await {
                 close_left_open(shared, caller, &child).await;
             }
@@ -306,7 +306,7 @@ impl RunKind for FunctionRun {
     /// Makes the library count the run, if it has the workflow.
     async fn settle(&mut self) {
         let DefinitionSource::SavedFunction { folder, file, hash } = &self.recorder.about.source else { return };
-        let Some(end) = self.folded.end.as_ref().filter(|_| !self.counted) else { return };
+        let Some(end) = self.function_state.end.as_ref().filter(|_| !self.counted) else { return };
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
         let workflow_run = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
@@ -318,7 +318,7 @@ impl FunctionRun {
     pub(super) fn new(
         recorder: Recorder,
         started: &Started,
-        folded: FunctionState,
+        function_state: FunctionState,
         declared: Arc<DeclaredNodes>,
         file: Option<Arc<OwnFile>>,
         frame: Frame,
@@ -330,7 +330,7 @@ impl FunctionRun {
             recorder,
             declared,
             frames: HashMap::from([(ROOT, frame)]),
-            folded,
+            function_state,
             work,
             to_begin: Vec::new(),
             depth: started.depth,
@@ -362,7 +362,7 @@ impl FunctionRun {
             FunctionEvent::TimedOut => {
                 let limit = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {limit} s, which is its limit");
-                let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
+                let entries = self.function_state.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
                 self.append(entries).await
             }
             FunctionEvent::Paused { by, above } => {
@@ -373,7 +373,7 @@ impl FunctionRun {
                 true
             }
             FunctionEvent::ChildBegan { number } => {
-                if let Some(pause) = self.folded.paused.clone()
+                if let Some(pause) = self.function_state.paused.clone()
                     && let Some(child) = self.recorder.shared.driven(&child_run_id(&self.recorder.run.id, number))
                 {
                     child.send(Input::Pause { by: pause.by, above: true });
@@ -391,14 +391,14 @@ impl FunctionRun {
                 self.resume_all().await
             }
             FunctionEvent::Child { number, waits } => {
-                match self.folded.child_wait_entry(at, number, waits) {
+                match self.function_state.child_wait_entry(at, number, waits) {
                     Some(entry) => self.append(vec![entry]).await,
                     // The child may have begun or stopped waiting for a person.
                     None => self.record(&[]).await,
                 }
             }
             FunctionEvent::Outcome { number, outcome: CallOutcome::Begin, .. } => {
-                if self.folded.paused.is_some() {
+                if self.function_state.paused.is_some() {
                     self.to_begin.push(number);
                     return true;
                 }
@@ -408,7 +408,7 @@ impl FunctionRun {
                 self.resume_graph(number, Vec::new(), GraphInput::DelayOver { step }, None).await
             }
             FunctionEvent::Outcome { number, outcome, by } => {
-                let open = self.folded.open.get(number).cloned();
+                let open = self.function_state.open.get(number).cloned();
                 let starts_run =
                     |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_run_id(&self.recorder.run.id, number));
@@ -431,7 +431,7 @@ impl FunctionRun {
     ///
     /// If reading the history fails.
     async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
-        let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
+        let open: Vec<_> = self.function_state.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Calls are in the order in which they began, so a frame precedes its calls.
         for (number, open) in open {
             match open.target {
@@ -443,7 +443,7 @@ impl FunctionRun {
             }
         }
         // The driver raises the cancel in the function next, and drops withheld answers.
-        if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_raised) {
+        if self.function_state.cancel.as_ref().is_some_and(|cancel| !cancel.is_raised) {
             return Ok(());
         }
         let frames: Vec<u64> = self.frames.keys().copied().collect();
@@ -451,7 +451,7 @@ impl FunctionRun {
             self.resume_frame(number).await?;
         }
         // The run had resumed, but the last daemon stopped before it delivered the withheld answers.
-        if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
+        if self.function_state.was_paused && self.function_state.paused.is_none() && self.function_state.end.is_none() {
             self.resume_all().await;
         }
         Ok(())
@@ -462,9 +462,9 @@ impl FunctionRun {
         if entries.is_empty() {
             return true;
         }
-        let entries = self.folded.with_cancelled_end(entries, self.cancel_progress.raised);
+        let entries = self.function_state.with_cancelled_end(entries, self.cancel_progress.raised);
         for entry in &entries {
-            self.folded.apply(entry);
+            self.function_state.apply(entry);
         }
         if !self.record(&entries).await {
             return false;
@@ -481,19 +481,19 @@ impl FunctionRun {
 
     /// Returns true if the run or a descendant needs a person's answer.
     fn asks_person(&self) -> bool {
-        let mut waiting = self.folded.open.waiting();
+        let mut waiting = self.function_state.open.waiting();
         waiting.any(|(_, open)| matches!(&open.target, CallTarget::Call(call) if is_for_person(&call.kind)))
             || self.recorder.shared.any_asks_person(&self.waiting_children().collect::<Vec<_>>())
     }
 
     /// Returns the child runs that wait for a person.
     fn waiting_children(&self) -> impl Iterator<Item = RunId> {
-        self.folded.waiting_children.iter().map(|number| child_run_id(&self.recorder.run.id, *number))
+        self.function_state.waiting_children.iter().map(|number| child_run_id(&self.recorder.run.id, *number))
     }
 
     /// Sends an input to all child runs.
     fn notify_children(&self, input: impl Fn() -> Input) {
-        for (number, open) in self.folded.open.iter() {
+        for (number, open) in self.function_state.open.iter() {
             if matches!(&open.target, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
                 && let Some(child) = self.recorder.shared.driven(&child_run_id(&self.recorder.run.id, number))
             {

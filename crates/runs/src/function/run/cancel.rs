@@ -48,7 +48,7 @@ impl FunctionRun {
             is_abandoned: self.cancel_progress.is_abandoned,
             is_function: matches!(self.frames.get(&ROOT), Some(Frame::Function { .. })),
         };
-        match self.folded.cancelled(situation) {
+        match self.function_state.cancelled(situation) {
             CancelDecision::Ignore => true,
             CancelDecision::EndNow => self.cancel_at_once(at, reason).await,
             CancelDecision::Raise => {
@@ -59,13 +59,13 @@ impl FunctionRun {
 
     /// Ends the run without notifying its function.
     pub(in crate::function) async fn cancel_at_once(&mut self, at: Timestamp, reason: String) -> bool {
-        let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::Cancelled { at, reason });
+        let entries = self.function_state.ended_by(&self.recorder.run.id, at, Entry::Cancelled { at, reason });
         self.append(entries).await
     }
 
     /// Resumes a cancel that is in the history already.
     pub(in crate::function) async fn resume_cancel(&mut self) -> bool {
-        match &self.folded.cancel {
+        match &self.function_state.cancel {
             Some(cancel) if cancel.is_raised => {
                 // The time without a daemon does not count.
                 self.cancel_progress.cleanup_deadline = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));

@@ -149,7 +149,8 @@ impl FunctionRun {
         if let Ok(ExecutionProgress { state, .. }) = &progressed {
             self.record_raised(number, state);
         }
-        let advance = self.folded.advance(&self.recorder.run.id, (number, at), &entries, progressed, is_replayed);
+        let advance =
+            self.function_state.advance(&self.recorder.run.id, (number, at), &entries, progressed, is_replayed);
         let Advance { entries: following, dropped, closed, calls, ended } = advance;
         entries.extend(following);
         self.drop_calls(&dropped);
@@ -162,11 +163,11 @@ impl FunctionRun {
         for (call, kind) in calls {
             match &kind {
                 CallKind::Ended { of, .. } => {
-                    if let Some(node) = self.folded.open.number_of(number, *of) {
+                    if let Some(node) = self.function_state.open.number_of(number, *of) {
                         self.inline_ended(node, kind);
                     }
                 }
-                _ if kind.wants_answer() && !self.folded.open.contains(call) => {}
+                _ if kind.wants_answer() && !self.function_state.open.contains(call) => {}
                 _ => self.perform(call, at, kind, Attempt::First),
             }
         }
@@ -181,7 +182,7 @@ impl FunctionRun {
         ended: Result<Value, RaisedError>,
     ) -> bool {
         if number == ROOT {
-            entries.extend(self.folded.root_end_entries(&self.recorder.run.id, at, &entries, ended));
+            entries.extend(self.function_state.root_end_entries(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
         // Calls that the function did not await are recorded, but stay unanswered.
@@ -210,8 +211,8 @@ impl FunctionRun {
         call: Option<u64>,
     ) -> bool {
         let at = self.recorder.shared.clock.now();
-        let is_paused = self.folded.paused.is_some();
-        let finished_call = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.target) {
+        let is_paused = self.function_state.paused.is_some();
+        let finished_call = match call.and_then(|call| self.function_state.open.get(call)).map(|open| &open.target) {
             Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.attempt_timeout(number, step, node))),
             _ => None,
         };
@@ -220,7 +221,7 @@ impl FunctionRun {
         let Decision { events, effects } = decide(&frame.graph, &frame.progress, input, at);
         events.iter().for_each(|event| frame.progress.apply(event));
         let node_result = frame.progress.ended().map(|_| result(&frame.called.node, &frame.graph, &frame.progress));
-        let mut last = self.folded.last;
+        let mut last = self.function_state.last;
         let mut started = Vec::new();
         for event in events {
             let (mut node, mut timeout) = (None, None);
@@ -282,7 +283,7 @@ impl FunctionRun {
             Some(Frame::Once { node, input, timeout }) => {
                 let (node, input, timeout) = (node.clone(), input.clone(), timeout.map(TimeSpan::seconds));
                 let kind = CallKind::Run { node, input, timeout, kwargs: serde_json::Map::new() };
-                let call = self.folded.last + 1;
+                let call = self.function_state.last + 1;
                 let called = Call { ordinal: call, within: None, kind: kind.clone() };
                 let called = Entry::Called { at, number: call, frame: number, within: None, call: called };
                 if !self.append(vec![called]).await {
@@ -301,15 +302,18 @@ impl FunctionRun {
     ///
     /// If reading the history fails.
     pub(in crate::function) async fn resume_frame(&mut self, number: u64) -> Result<(), HistoryError> {
-        let waits = self.folded.open.has_of_frame(number);
+        let waits = self.function_state.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // Answers that arrived during a pause may not have reached the function.
-            let deferred_answers =
-                if self.folded.was_paused { self.function_history(number, None).await?.deferred } else { Vec::new() };
+            let deferred_answers = if self.function_state.was_paused {
+                self.function_history(number, None).await?.deferred
+            } else {
+                Vec::new()
+            };
             if let Some(Frame::Function { deferred, .. }) = self.frames.get_mut(&number) {
                 *deferred = deferred_answers;
             }
-            if !waits || self.folded.was_paused {
+            if !waits || self.function_state.was_paused {
                 self.work.add_ready(number, CallOutcome::Begin);
             }
             return Ok(());
@@ -334,7 +338,7 @@ impl FunctionRun {
 
     /// Returns the entries that mark a call and its descendants as abandoned, and cancels their work.
     pub(in crate::function) fn abandon(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
-        let Abandonment { entries, calls } = self.folded.abandon(&self.recorder.run.id, number, at);
+        let Abandonment { entries, calls } = self.function_state.abandon(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
         entries
     }
@@ -376,7 +380,7 @@ impl FunctionRun {
     ) -> bool {
         let at = self.recorder.shared.clock.now();
         self.work.interrupt(number);
-        let Abandonment { mut entries, calls } = self.folded.abandon_below(&self.recorder.run.id, number, at);
+        let Abandonment { mut entries, calls } = self.function_state.abandon_below(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
         self.frames.remove(&number);
         let is_timeout = matches!(outcome, CallOutcome::TimedOut(_));
@@ -385,7 +389,7 @@ impl FunctionRun {
             (Some(Frame::Function { deferred, .. }), CallTarget::Call(call)) => {
                 let answer = outcome.into_answer();
                 entries.push(answer_entry(answer.clone(), by));
-                if self.folded.paused.is_some() {
+                if self.function_state.paused.is_some() {
                     deferred.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
                 }
@@ -441,7 +445,7 @@ impl FunctionRun {
                 _ => continue,
             };
             for DeferredAnswer { number: answered, ordinal, answer } in deferred {
-                if self.folded.end.is_some() {
+                if self.function_state.end.is_some() {
                     return true;
                 }
                 let entries = vec![Entry::AnswerDelivered { at: self.recorder.shared.clock.now(), number: answered }];

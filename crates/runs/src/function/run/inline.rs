@@ -20,18 +20,18 @@ impl FunctionRun {
     /// Returns true if the function that makes this call executes the node itself: both are in the same file.
     pub(in crate::function) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
-        let Some(PendingCall { frame, target: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
+        let Some(PendingCall { frame, target: CallTarget::Call(_), .. }) = self.function_state.open.get(number) else {
             return false;
         };
         let Some(Frame::Function { execution, .. }) = self.frames.get(frame) else { return false };
         let own = self.file.as_ref().map(|file| &*file.text);
         // A run of an older daemon has a heap for each call.
-        self.folded.one_heap && function.source.as_deref().or(own) == Some(execution.text())
+        self.function_state.one_heap && function.source.as_deref().or(own) == Some(execution.text())
     }
 
     /// Resumes a call that its caller executes, if another daemon may have begun it.
     pub(in crate::function) fn resume_inline(&mut self, number: u64) {
-        match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
+        match self.function_state.open.get(number).and_then(|open| open.inlined.clone()) {
             // The call starts once the driver knows the progress of its caller.
             None => self.work.add_ready(number, CallOutcome::Begin),
             Some(InlineExecution::Begun) => {}
@@ -43,7 +43,7 @@ impl FunctionRun {
     /// longer drive the run.
     pub(in crate::function) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
         let Some(PendingCall { frame, target: CallTarget::Call(call), inlined: None, .. }) =
-            self.folded.open.get(number)
+            self.function_state.open.get(number)
         else {
             return true;
         };
@@ -53,7 +53,9 @@ impl FunctionRun {
 
     /// Answers the call of a node that its caller has executed.
     pub(in crate::function) fn inline_ended(&mut self, number: u64, ended: CallKind) {
-        let Some(PendingCall { target: CallTarget::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else {
+        let Some(PendingCall { target: CallTarget::Call(Call { kind, .. }), .. }) =
+            self.function_state.open.get(number)
+        else {
             return;
         };
         let CallKind::Run { node, input, .. } = kind else { return };
@@ -70,7 +72,7 @@ impl FunctionRun {
     /// Returns the result of a function node that returned `output`.
     pub(in crate::function) fn returned(&self, node: &Node, input: Value, output: Value) -> NodeResult {
         // A run of an older daemon follows the rule of that daemon.
-        if self.folded.one_heap {
+        if self.function_state.one_heap {
             NodeResult::returned(node, input, output)
         } else {
             NodeResult::succeeded(node, input, output)
@@ -80,10 +82,12 @@ impl FunctionRun {
     /// Closes the calls with these numbers within the function, which were not open earlier, and all calls made within
     /// a finished call. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
-        let known_calls =
-            ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
+        let known_calls = ordinals
+            .iter()
+            .filter_map(|ordinal| self.function_state.open.number_of(frame, *ordinal))
+            .collect::<Vec<_>>();
         let mut closing = known_calls;
-        closing.extend(self.folded.open.orphans());
+        closing.extend(self.function_state.open.orphans());
         while !closing.is_empty() {
             let at = self.recorder.shared.clock.now();
             let mut entries = Vec::new();
@@ -93,7 +97,7 @@ impl FunctionRun {
             if !self.append(entries).await {
                 return false;
             }
-            closing = self.folded.open.orphans();
+            closing = self.function_state.open.orphans();
         }
         true
     }
@@ -126,13 +130,13 @@ mod tests {
     use super::*;
     use crate::seal::Seal;
 
-    fn folded(texts: &[&str]) -> FunctionState {
-        let mut folded = FunctionState::default();
+    fn function_state(texts: &[&str]) -> FunctionState {
+        let mut function_state = FunctionState::default();
         for (at, text) in texts.iter().enumerate() {
             let record = Record { seq: at as u64 + 1, version: 1, text: (*text).to_owned() };
-            folded.apply(&Entry::read(&record, &Seal::default()).unwrap_or_else(|error| panic!("{error}")));
+            function_state.apply(&Entry::read(&record, &Seal::default()).unwrap_or_else(|error| panic!("{error}")));
         }
-        folded
+        function_state
     }
 
     const STARTED: &str = r#"{"function":"started","at":1,"run":"run_0000000000000000","workflow":"it","file":"it.py",
@@ -140,14 +144,14 @@ mod tests {
 
     #[test]
     fn run_of_an_older_daemon_has_a_heap_for_each_call() {
-        let older = folded(&[
+        let older = function_state(&[
             &format!("{STARTED}}}"),
             r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#,
             r#"{"function":"called","at":3,"number":2,"frame":1,"call":{"ordinal":1,"call":"run","node":"b","input":"","timeout":null,"kwargs":{}}}"#,
         ]);
         assert!(!older.one_heap);
         assert!(older.open.descendants(1).contains(&2) && older.open.orphans().is_empty());
-        assert!(folded(&[&format!(r#"{STARTED},"one_heap":true}}"#)]).one_heap);
+        assert!(function_state(&[&format!(r#"{STARTED},"one_heap":true}}"#)]).one_heap);
     }
 
     #[test]
@@ -158,7 +162,7 @@ mod tests {
             )
         };
         let call = r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#;
-        let mut run = folded(&[
+        let mut run = function_state(&[
             call,
             r#"{"function":"inlined","at":2,"number":1}"#,
             &asks(2, 2, r#","within":1"#),

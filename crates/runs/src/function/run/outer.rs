@@ -133,12 +133,12 @@ impl FunctionRun {
             FunctionInput::DeadlinePassed => self.expired_limit(),
             // This run is already being cancelled.
             FunctionInput::Passed { input }
-                if matches!(*input, Input::Cancel { .. }) && self.folded.cancel.is_some() =>
+                if matches!(*input, Input::Cancel { .. }) && self.function_state.cancel.is_some() =>
             {
                 None
             }
             FunctionInput::Passed { input } => {
-                let event = self.folded.event_for_input(&self.recorder.run.id, (*input).clone());
+                let event = self.function_state.event_for_input(&self.recorder.run.id, (*input).clone());
                 if event.is_some()
                     && let Some(passed) = self.passed_input.as_mut().filter(|passed| passed.input == *input)
                 {
@@ -166,19 +166,20 @@ impl FunctionRun {
         if let Some(error) = self.beyond_limits() {
             return self.end_failed(error).await;
         }
-        let label =
-            self.folded.open.iter().last().map(|(number, open)| match open.label(&self.recorder.run.id, number) {
+        let label = self.function_state.open.iter().last().map(|(number, open)| {
+            match open.label(&self.recorder.run.id, number) {
                 CallLabel::Node(node) => node,
                 CallLabel::Run { workflow, .. } => workflow,
                 CallLabel::Gate => "gate".to_owned(),
                 CallLabel::Other => "sleep".to_owned(),
-            });
+            }
+        });
         let turn = FunctionTurn {
             deadline: self.deadline(),
             shown: label.unwrap_or_default(),
-            gate: self.folded.open.is_waiting(),
-            waits: self.folded.open.is_waiting() || !self.folded.waiting_children.is_empty(),
-            paused: self.folded.paused.as_ref().map(|pause| pause.by.clone()),
+            gate: self.function_state.open.is_waiting(),
+            waits: self.function_state.open.is_waiting() || !self.function_state.waiting_children.is_empty(),
+            paused: self.function_state.paused.as_ref().map(|pause| pause.by.clone()),
             ..FunctionTurn::default()
         };
         let is_ready = self.work.is_ready();
@@ -195,7 +196,7 @@ impl FunctionRun {
         match &input {
             // The engine waits for this turn, whose answer contains the work of the run after it. The engine receives
             // no second cancel, since the first one is in progress there, too.
-            Input::Cancel { reason } if is_in_turn || self.folded.cancel.is_some() => {
+            Input::Cancel { reason } if is_in_turn || self.function_state.cancel.is_some() => {
                 let event = FunctionEvent::Cancelled { reason: reason.clone() };
                 return Handled::recorded(Box::pin(self.apply_event(event)).await);
             }
@@ -209,7 +210,7 @@ impl FunctionRun {
             // All other inputs come from the engine.
             _ => return Handled::Ignored,
         }
-        if self.folded.event_for_input(&run, input.clone()).is_none() {
+        if self.function_state.event_for_input(&run, input.clone()).is_none() {
             return Handled::Ignored;
         }
         // The key is the same for an answer that is repeated because its first reply was lost, and new for the next
@@ -251,7 +252,7 @@ impl FunctionRun {
         let starts_run = |target: &CallTarget| {
             matches!(target, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. })) && self.mirror.is_some()
         };
-        let open = self.folded.open.iter().filter(|(_, open)| starts_run(&open.target));
+        let open = self.function_state.open.iter().filter(|(_, open)| starts_run(&open.target));
         let children =
             open.filter_map(|(number, _)| self.recorder.shared.driven(&child_run_id(&self.recorder.run.id, number)));
         let children: Vec<_> = children.collect();
@@ -278,7 +279,7 @@ impl FunctionRun {
     /// Performs a call that the engine requests. If the request is repeated and the call is older than this daemon,
     /// another daemon may have begun the call.
     fn perform_requested(&mut self, number: u64, repeated: bool) {
-        let Some(open) = self.folded.open.get(number).cloned() else { return };
+        let Some(open) = self.function_state.open.get(number).cloned() else { return };
         let attempt =
             if repeated && number <= self.last_recorded_call { Attempt::AfterRestart } else { Attempt::First };
         match open.target {
@@ -293,7 +294,7 @@ impl FunctionRun {
 
     /// Begins the run of a call in the journal. The engine then starts it there.
     fn begin_child(&self, number: u64, reply: oneshot::Sender<EngineAnswer>) {
-        let open = self.folded.open.get(number);
+        let open = self.function_state.open.get(number);
         let Some(CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, input, params, timeout }, .. })) =
             open.map(|open| open.target.clone())
         else {
@@ -324,7 +325,7 @@ impl FunctionRun {
 
     /// Returns the outcome of a call that has started a run, once the engine no longer waits for that run.
     async fn outcome_of_child(&self, number: u64, late: bool, error: Option<String>) -> Option<CallOutcome> {
-        let open = self.folded.open.get(number)?;
+        let open = self.function_state.open.get(number)?;
         let CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, timeout, .. }, .. }) = &open.target else {
             return None;
         };
@@ -356,7 +357,7 @@ impl FunctionRun {
     /// Returns the time until a limit of the run expires: its working time, or the cleanup after a cancel.
     fn deadline(&self) -> Option<Duration> {
         let now = self.recorder.shared.clock.now();
-        let run_deadline = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
+        let run_deadline = self.timeout.and_then(|timeout| self.function_state.work_deadline(timeout));
         let next = run_deadline.into_iter().chain(self.cancel_progress.cleanup_deadline).min();
         next.map(|at| at.since(now))
     }
@@ -367,7 +368,7 @@ impl FunctionRun {
         if self.cancel_progress.cleanup_deadline.is_some_and(|at| at <= now) {
             return Some(FunctionEvent::CleanupTimedOut);
         }
-        let run_deadline = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
+        let run_deadline = self.timeout.and_then(|timeout| self.function_state.work_deadline(timeout));
         run_deadline.is_some_and(|at| at <= now).then_some(FunctionEvent::TimedOut)
     }
 
@@ -375,7 +376,7 @@ impl FunctionRun {
     fn beyond_limits(&self) -> Option<String> {
         let remedy =
             "run the workflow with --on sqlite, or move parts of it to workflows that it calls with ctx.run_workflow";
-        if self.folded.external_calls > MAX_CALLS {
+        if self.function_state.external_calls > MAX_CALLS {
             return Some(format!(
                 "a function on Temporal can make at most {MAX_CALLS} calls, and this one made more; {remedy}"
             ));
@@ -390,7 +391,7 @@ impl FunctionRun {
 
     async fn end_failed(&mut self, error: String) -> bool {
         let at = self.recorder.shared.clock.now();
-        let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
+        let entries = self.function_state.ended_by(&self.recorder.run.id, at, Entry::failed(at, error));
         self.append(entries).await
     }
 

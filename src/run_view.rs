@@ -60,7 +60,7 @@ pub(crate) trait View {
 const STATE_COLUMNS: usize = 16;
 const TOOL_COLUMNS: usize = 18;
 
-/// Maximum number of lines shown of a failed run's last screen.
+/// Maximum number of lines shown of the last screen or output of a failed run.
 const MAX_SCREEN_LINES: usize = 12;
 
 /// The state or call in progress.
@@ -79,8 +79,8 @@ struct RunSummary {
     states: u32,
     /// Start of the run (ISO 8601, UTC).
     began: String,
-    /// Screen after the last action.
-    screen: String,
+    /// The screen or the output of the last action that has one, with its name.
+    evidence: Option<(&'static str, String)>,
     /// Return values of the run, with their names.
     return_values: Vec<(String, String)>,
     calls: Calls,
@@ -135,8 +135,13 @@ impl RunSummary {
         let current = self.current.take()?;
         let result = event.data.get("result").unwrap_or(&Value::Null);
         let seconds = event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
-        if let Some(screen) = result.get("screen_content").and_then(Value::as_str) {
-            screen.clone_into(&mut self.screen);
+        // A command that failed shows its output; the screen would be that of an earlier state.
+        for (field, label) in [("screen_content", "the last screen"), ("output", "the last output")] {
+            let text = result.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+            if let Some(text) = text {
+                self.evidence = Some((label, text.trim_end().to_owned()));
+                break;
+            }
         }
         let outcome = Outcome::from_result(event.data.get("outcome").and_then(Value::as_str), result);
         let (mark, style) = outcome.mark();
@@ -185,10 +190,10 @@ impl RunSummary {
                     "{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {}",
                     print::harmless(&for_people(error))
                 ));
-                let screen: Vec<&str> = self.screen.lines().collect();
-                if !screen.is_empty() {
-                    lines.push(format!("  {QUIET}the last screen:{QUIET:#}"));
-                    let shown = screen.iter().skip(screen.len().saturating_sub(MAX_SCREEN_LINES));
+                if let Some((label, text)) = &self.evidence {
+                    let evidence: Vec<&str> = text.lines().collect();
+                    lines.push(format!("  {QUIET}{label}:{QUIET:#}"));
+                    let shown = evidence.iter().skip(evidence.len().saturating_sub(MAX_SCREEN_LINES));
                     lines.extend(shown.map(|line| format!("  {QUIET}│{QUIET:#} {line}")));
                 }
             }

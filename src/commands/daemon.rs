@@ -263,8 +263,8 @@ async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
         };
         let runs = match stopped.runs {
             0 => "",
-            1 => "; 1 run resumes when it starts again",
-            _ => "; runs resume when it starts again",
+            1 => "; its run continues when it starts again, unless it needs a closed terminal",
+            _ => "; its runs continue when it starts again, unless they need a closed terminal",
         };
         print::line(format!("daemon stopped: pid {}{terminals}{remote_terminals}{runs}", stopped.pid))?;
     }
@@ -520,7 +520,7 @@ fn host_starter(paths: &DaemonPaths) -> Result<Starter, Failure> {
     Ok(Starter::Program {
         program: front::starter()?.program,
         arguments: arguments.chain([paths.state().as_os_str().to_owned()]).collect(),
-        otherwise: None,
+        fallback: None,
         log: paths.host_log(),
         start_time: START_TIME,
     })

@@ -70,10 +70,10 @@ fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure>
             let login = ["-l".into(), "-c".into(), OsString::from(script), program.clone().into_os_string()];
             let arguments = login.into_iter().chain(host.clone()).collect();
             // A startup file may replace the login shell (exec fish -l).
-            let otherwise = Some((program, host.into()));
-            Starter::Program { program: shell, arguments, otherwise, log, start_time }
+            let fallback = Some((program, host.into()));
+            Starter::Program { program: shell, arguments, fallback, log, start_time }
         }
-        None => Starter::Program { program, arguments: host.into(), otherwise: None, log, start_time },
+        None => Starter::Program { program, arguments: host.into(), fallback: None, log, start_time },
     })
 }
 

@@ -980,6 +980,10 @@ impl<L: Lookup> Lookup for Entering<'_, L> {
     fn has_paths(&self) -> bool {
         self.before.has_paths()
     }
+
+    fn evidence(&self) -> Map<String, Value> {
+        self.before.evidence()
+    }
 }
 
 /// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.

@@ -9,7 +9,7 @@
 //! makes `NAME` a variable of the shell. The text of a variable is not searched again: text from a terminal cannot
 //! inject a placeholder.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::path::value_at_path;
 
@@ -30,6 +30,11 @@ pub trait Lookup {
     /// Returns whether `{name.part}` is a placeholder for a part of the value of `name`.
     fn has_paths(&self) -> bool {
         false
+    }
+
+    /// Returns the fields of the last result that show a person what happened.
+    fn evidence(&self) -> Map<String, Value> {
+        Map::new()
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Variables {
     /// Results of states, by `STATE_FIELD`.
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
+    /// What the last state that shows something has shown, for the person at a gate.
+    evidence: Map<String, Value>,
     /// Number of visits to the current state. Lists of variables omit it.
     visits: Option<Value>,
     initial: Map<String, Value>,
@@ -180,6 +182,9 @@ impl Variables {
                 self.set_standard(name, value.clone());
             }
         }
+        if let Some(evidence) = evidence(result) {
+            self.evidence = evidence;
+        }
         for (field, value) in result {
             let name = format!("{state}_{field}");
             if self.accepts(&name, value) {
@@ -210,6 +215,32 @@ impl Lookup for Variables {
     fn has_paths(&self) -> bool {
         self.rules.has_paths()
     }
+
+    fn evidence(&self) -> Map<String, Value> {
+        self.evidence.clone()
+    }
+}
+
+/// Fields of a result that show a person what happened.
+const EVIDENCE_FIELDS: [&str; 3] = ["match_text", "output", "screen_content"];
+
+/// Maximum length of a field of the evidence, in characters. Longer ones keep their end.
+const MAX_EVIDENCE_CHARS: usize = 8000;
+
+/// Returns the fields of a result that show a person what happened; `None` if it has none.
+///
+/// A gate shows the fields of one result only: the screen of an earlier state would not show what the last command
+/// printed.
+fn evidence(result: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let field = |name: &str| {
+        let text = result.get(name)?.as_str().filter(|text| !text.trim().is_empty())?;
+        let hidden = text.chars().count().saturating_sub(MAX_EVIDENCE_CHARS);
+        let end: String = text.chars().skip(hidden).collect();
+        let shown = if hidden == 0 { end } else { format!("[{hidden} characters before this are not shown]\n{end}") };
+        Some((name.to_owned(), shown.into()))
+    };
+    let fields: Map<String, Value> = EVIDENCE_FIELDS.into_iter().filter_map(field).collect();
+    (!fields.is_empty()).then_some(fields)
 }
 
 /// Returns whether a state may set a variable with this name. Standard names are reserved.
@@ -234,6 +265,10 @@ pub(crate) struct After<'a> {
 }
 
 impl Lookup for After<'_> {
+    fn evidence(&self) -> Map<String, Value> {
+        evidence(self.result).unwrap_or_else(|| self.before.evidence())
+    }
+
     fn get(&self, name: &str) -> Option<&Value> {
         let Self { before, state, result } = *self;
         let of_this_state = || result.get(name.strip_prefix(state)?.strip_prefix('_')?);

@@ -54,7 +54,7 @@ pub(crate) const CASES: &[Case] = &[
     written_case("a tab", "printf 'a\tb\\n' | tr '\\t' -", "a-b\n", Scope::AsWrittenIntegrated),
     Case {
         command: Command::Long("printf %s {} | wc -c | tr -d ' '", 5000),
-        ..written("a long line", "", "5000\n", Scope::AsWrittenIntegrated)
+        ..written_case("a long line", "", "5000\n", Scope::AsWrittenIntegrated)
     },
     written_case("lines, one empty", "echo one\n\necho two", "one\ntwo\n", Scope::AsWrittenIntegrated),
     written_case("a trailing comment", "echo a # b", "a\n", Scope::AsWrittenIntegrated),

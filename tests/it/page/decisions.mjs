@@ -635,6 +635,11 @@ test("texts of several lines are shown as they are", () => {
   assert.deepEqual([readableParts("Output", null), readableParts("Output", {})], [[], []]);
 });
 
+test("an address that logs in is no link", () => {
+  for (const part of ["ticket=x&project=L3RtcA", "share=x"]) assert.equal(openable(`http://localhost:7878/#${part}`), null);
+  assert.equal(openable("http://localhost:7878/#/runs/run_1"), "http://localhost:7878/#/runs/run_1");
+});
+
 test("a large diagram fits its area, and a small one keeps its size", () => {
   assert.equal(fittingZoom({ width: 1000, height: 500 }, { width: 500, height: 500 }), 0.5);
   assert.equal(fittingZoom({ width: 100, height: 50 }, { width: 500, height: 500 }), 1);

@@ -57,7 +57,7 @@ await play(async (browser) => {
     await route.fulfill({ response });
   });
   await stop.click();
-  await page.getByText("Answered: the run is").waitFor();
+  await page.getByText(/^Answered/).waitFor();
   await page.unroute("**/gates/*");
   const answered = (await tell({ run: ["runs", "show", run, "--json"] }));
   assert.match(JSON.stringify(answered), /"answer":\s*"stop"/);
@@ -81,7 +81,7 @@ await play(async (browser) => {
   await page.getByRole("button", { name: "Answer with these values" }).click();
   // The result of the first answer may still be shown.
   await page.getByRole("heading", { name: "Where to?" }).waitFor({ state: "detached" });
-  await page.getByText("Answered: the run is").last().waitFor();
+  await page.getByText(/^Answered/).last().waitFor();
   assert.match(JSON.stringify(await tell({ run: ["runs", "show", second, "--json"] })), /"place":\s*"us"/);
 
   // Fields have the control of their type, and say what they take. What is wrong is said at its field, which gets the focus.

@@ -67,13 +67,13 @@ await play(async (browser) => {
   // The person signs, and the signature can be checked again.
   await ready();
   await page.getByRole("button", { name: "release" }).click();
-  await page.getByText("Answered: the run is").waitFor();
+  await page.getByText(/^Answered/).waitFor();
   const verified = await tell({ run: ["runs", "verify", run, "--json"] });
   assert.deepEqual([verified.success, verified.answers[0].holds, verified.answers[0].registered], [true, true, true]);
   assert.equal(verified.answers[0].proof, "passkey");
 
   // So does the answer to a form.
-  await page.getByText("Answered: the run is").waitFor({ state: "detached" });
+  await page.getByText(/^Answered/).waitFor({ state: "detached" });
   const form = { type: "object", properties: { place: { type: "string", enum: ["eu", "us"] }, count: { type: "integer" }, why: { type: "string" } }, required: ["place"] };
   const { run_id: second } = await tell({ starts: machine({ prompt: "Where to?", form }) });
   await page.getByRole("heading", { name: "Where to?" }).waitFor();
@@ -81,7 +81,7 @@ await play(async (browser) => {
   await page.getByLabel("count").fill("3");
   await ready();
   await page.getByRole("button", { name: "Answer with these values" }).click();
-  await page.getByText("Answered: the run is").waitFor();
+  await page.getByText(/^Answered/).waitFor();
   const filled = await tell({ run: ["runs", "verify", second, "--json"] });
   assert.deepEqual([filled.answers[0].holds, filled.answers[0].error ?? null], [true, null]);
 

@@ -17,7 +17,19 @@ await play(async (browser) => {
   assert.equal(await project.isVisible(), false, "no project is known");
 
   // Opened in a project, by a browser that is logged in.
-  await page.goto((await tell("opens")).url);
+  // Any page may lead to such an address, so it is asked for a project that the browser does not know.
+  const { url } = await tell("opens");
+  const ask = page.getByRole("dialog", { name: "Show another project?" });
+  await page.goto(url.replace(/ticket=[^&]*/, "ticket=forged"));
+  await ask.getByText(given.shop).waitFor();
+  await ask.getByRole("button", { name: "Stay here" }).click();
+  await library();
+  await page.getByText("No workflow is saved in your library").waitFor();
+  await page.goto(url);
+  await ask.getByText(given.shop).waitFor();
+  await isAccessible(page);
+  await shot(page, "project-question");
+  await ask.getByRole("button", { name: "Show it" }).click();
   await library();
   await page.getByRole("link", { name: "count" }).waitFor();
   assert.equal(await project.inputValue(), given.shop);

@@ -97,7 +97,7 @@ await play(async (browser) => {
   await page.getByRole("alert").filter({ hasText: /passphrase/i }).waitFor();
   assert.equal((await tell({ run: ["gates", "list", "--json"] })).gates.length, 1);
   // The next one is checked after a pause.
-  const answered = page.getByText("Answered: the run is");
+  const answered = page.getByText(/^Answered/);
   await page.getByRole("alert").filter({ hasText: /wrong/i }).waitFor();
   for (let tries = 0; tries < 60 && !(await answered.isVisible()); tries += 1) {
     await page.getByLabel("Approver's passphrase").fill("correct horse").catch(() => {});

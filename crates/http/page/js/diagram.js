@@ -1,5 +1,7 @@
 // The diagram of a machine: drawn by the server as SVG, built here of elements that are known, with the states of a run.
 
+import { visible } from "./words.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** The elements that a diagram has, and the attributes that they have. Others are left out. @type {Record<string, string[]>} */
@@ -94,7 +96,7 @@ export function diagram(svg) {
     for (const [name, value] of part.attributes) {
       element.setAttribute(name, name === "id" ? own + value : value.replace(/^url\(#(\w+)\)$/, `url(#${own}$1)`));
     }
-    for (const child of part.children) element.append(typeof child === "string" ? child : build(child));
+    for (const child of part.children) element.append(typeof child === "string" ? visible(child) : build(child));
     if (part.tag === "g") {
       const state = stateOf(part);
       if (state !== null) cards.set(state, element);

@@ -24,7 +24,7 @@ function keepDraft(key, draft) {
  * Returns the form that edits a definition.
  * @param {string} name The workflow.
  * @param {any} definition As it is saved.
- * @param {() => void} done Called after saving, or when the person leaves it.
+ * @param {(saved?: string) => void} done Called after saving, with the outcome, or when the person leaves it.
  */
 export function editor(name, definition, done) {
   const key = `${project()} ${name}`;
@@ -97,9 +97,9 @@ export function editor(name, definition, done) {
         tell("It was saved elsewhere while you edited it. Copy your text, leave it, and edit the new version.");
         return;
       }
-      await ask("POST", "/workflows", { workflow_definition: edited, overwrite_existing: true, reason: reason.value.trim() || undefined });
+      const [{ version }, { version: earlier }] = [await ask("POST", "/workflows", { workflow_definition: edited, overwrite_existing: true, reason: reason.value.trim() || undefined }), now];
       keepDraft(key, null);
-      done();
+      done(version === earlier ? `Saved. Only the description has changed, so version ${version} stays the newest and a reason is not kept.` : `Saved as version ${version}.`);
     } catch (error) {
       const reply = error instanceof ApiError ? error.reply : {};
       tell(error instanceof Error ? error.message : String(error));

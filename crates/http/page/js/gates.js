@@ -148,6 +148,9 @@ function inLocalTime(gate, name, text) {
   return `after ${shownTime(gate.expires_at, Date.now())}, ${text.slice(limit.length)}`;
 }
 
+/** What a person does where no passphrase is set. */
+const NO_PASSPHRASE = "Answers over the page need the approver's passphrase, and none is set. Set one in a terminal of your own: steplatch approver set. Or answer there: steplatch gates answer";
+
 /** @param {any} first */
 function card(first) {
   /** The question as it is shown, with its digest. @type {any} */
@@ -171,6 +174,8 @@ function card(first) {
   let passkeys = [];
   /** Minutes for which the passphrase may be kept; 0 if it may not. */
   let rememberMinutes = 0;
+  /** Whether the approver has a passphrase: without one, only a passkey answers here. */
+  let hasPassphrase = true;
   const rememberBox = h("input", { type: "checkbox" });
   const proofRow = h("div", { class: "proof line" });
   /** Whether all of the question is shown, which takes a request of its own. */
@@ -201,7 +206,7 @@ function card(first) {
       return;
     }
     if (isForPeople() && !passphrase?.value && !kept() && passkeys.length === 0) {
-      tell("Type the approver's passphrase first: it proves that a person answers.");
+      if (hasPassphrase) tell("Type the approver's passphrase first: it proves that a person answers.");
       await wantPassphrase();
       return;
     }
@@ -237,7 +242,7 @@ function card(first) {
       });
       isAnswered = true;
       if (passphrase?.value && rememberBox.checked && mayRemember()) rememberPassphrase(passphrase.value, rememberMinutes);
-      const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered: the run is ${reply.status}.`);
+      const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered${answer["answer"] === undefined ? "" : ` “${visible(String(answer["answer"])).slice(0, 80)}”`}. `, h("a", { href: `#/runs/${encodeURIComponent(gate.run_id)}` }, "The run"), ` was ${reply.status} then.`);
       const hadFocus = element.contains(document.activeElement);
       fill(element, done);
       if (hadFocus) done.focus();
@@ -270,7 +275,7 @@ function card(first) {
   async function wantPassphrase(wait) {
     const { is_set: isSet } = await ask("GET", "/approver").catch(() => ({ is_set: true }));
     if (!isSet) {
-      tell("Answers over the page need the approver's passphrase, and none is set. Set one in a terminal of your own: steplatch approver set. Or answer there: steplatch gates answer");
+      tell(NO_PASSPHRASE);
       return;
     }
     if (wait) tell(`Wrong passphrases came before; the next one is checked in ${wait} s.`);
@@ -302,6 +307,8 @@ function card(first) {
       forget.addEventListener("click", forgetPassphrase);
       const until = shownTime(keptNow.until, Date.now());
       fill(proofRow, h("span", {}, `Your passphrase is kept in this tab until ${until}.`), forget);
+    } else if (!hasPassphrase && passkeys.length === 0) {
+      fill(proofRow, h("span", {}, NO_PASSPHRASE));
     } else {
       fill(
         proofRow,
@@ -320,6 +327,7 @@ function card(first) {
       const [keys, approver] = await Promise.all([registered(), askShared("/approver").catch(() => ({}))]);
       passkeys = keys;
       rememberMinutes = approver.remember_minutes ?? 0;
+      hasPassphrase = approver.is_set !== false;
     }
     try {
       const { gate: whole } = await ask("GET", `/runs/${encodeURIComponent(gate.run_id)}/gates/${encodeURIComponent(gate.gate_id)}`);
@@ -335,7 +343,16 @@ function card(first) {
   function paint() {
     if (!passphrase) {
       passphrase = h("input", { type: "password", autocomplete: "off", "aria-label": "Approver's passphrase" });
-      passphrase.addEventListener("input", () => passphrase?.removeAttribute("aria-invalid"));
+      passphrase.addEventListener("input", () => {
+        passphrase?.removeAttribute("aria-invalid");
+        told.hidden = true;
+      });
+      // Several answers may follow: the person chooses one.
+      passphrase.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter") return;
+        event.preventDefault();
+        buttons[0]?.focus();
+      });
     }
     const asked = JSON.stringify([gate.digest, gate.form]);
     if (entry.of !== asked) {

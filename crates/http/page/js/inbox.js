@@ -4,7 +4,7 @@ import { shownTime } from "./choices.js";
 import { fill, h, setText } from "./dom.js";
 import { gatesList } from "./gates.js";
 import { notifyButton } from "./notify.js";
-import { failedRuns, gates, listen, lists, lockedRuns, passwordTerminals } from "./store.js";
+import { askingTerminals, failedRuns, gates, listen, lists, lockedRuns, passwordTerminals } from "./store.js";
 import { wallOfTerminals } from "./terminals.js";
 import { terminalName, terminalPlace, timeAgo, visible } from "./words.js";
 
@@ -21,6 +21,7 @@ export function show(into) {
   const none = h("p", { class: "hint", hidden: true }, "Nothing waits for you.");
   const questions = gatesList();
   const passwords = section("passwords", "Passwords");
+  const asking = section("asking", "Programs that wait for input");
   const failed = section("failed", "Failed runs", h("a", { class: "hint", href: "#/runs?state=failed" }, "All of them"));
   const terminals = wallOfTerminals();
   fill(
@@ -29,6 +30,7 @@ export function show(into) {
     none,
     questions.element,
     passwords.element,
+    asking.element,
     failed.element,
     h(
       "section",
@@ -40,7 +42,15 @@ export function show(into) {
   /** @param {import("./store.js").Lists} lists */
   const draw = (lists) => {
     const now = Date.now();
-    none.hidden = gates(lists).length + lockedRuns(lists).length > 0 || passwordTerminals(lists).length > 0;
+    none.hidden = gates(lists).length + lockedRuns(lists).length + passwordTerminals(lists).length + askingTerminals(lists).length > 0;
+    asking.update(askingTerminals(lists).map((terminal) => ({
+      id: terminal.session_id,
+      address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
+      name: terminalName(terminal),
+      tone: "soft",
+      state: "waits for input",
+      more: terminalPlace(terminal),
+    })));
     passwords.update(passwordTerminals(lists).map((terminal) => ({
       id: terminal.session_id,
       address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,

@@ -43,7 +43,9 @@ export function openable(address) {
   try {
     const url = new URL(address);
     const isOfTheWeb = url.protocol === "http:" || url.protocol === "https:";
-    return isOfTheWeb && !url.username && !url.password ? url.href : null;
+    // A program's text leads to no login: only the person's own command prints such an address.
+    const isLogin = /^#(ticket|share)=/.test(url.hash);
+    return isOfTheWeb && !url.username && !url.password && !isLogin ? url.href : null;
   } catch {
     return null;
   }

@@ -11,7 +11,8 @@ import { openPalette } from "./palette.js";
 import { followOccasions } from "./notify.js";
 import * as passkey from "./passkey.js";
 import { forgetPassphrase } from "./remembered.js";
-import { chooseProject } from "./project.js";
+import { chooseProject, knownProjects } from "./project.js";
+import { visible } from "./words.js";
 import * as recording from "./recording.js";
 import * as recordings from "./recordings.js";
 import * as run from "./run.js";
@@ -159,7 +160,7 @@ function showLink(trouble, now) {
   if (now === "lost") setText(trouble, "The server does not answer; trying again. If it has ended: steplatch open");
   if (now === "away") {
     const start = h("button", { onclick: () => ask("GET", "/status").catch(() => {}) }, "Start it");
-    fill(trouble, "The daemon is not running. Terminals that it kept stay open. ", start);
+    fill(trouble, "The daemon is not running. Its terminals are open only if it was stopped with --keep-terminals, or was killed. ", start);
   }
 }
 
@@ -216,11 +217,13 @@ async function start(tickets) {
   let problem = session === "ended" ? ENDED : null;
   // The server will close the socket of the ended session, which does not affect the next one.
   if (problem) live.disconnect();
-  if (tickets?.project) chooseProject(tickets.project);
   const isWhole = session === "valid" && !half()?.terminal;
   // The socket belongs to the session of an earlier link.
   if ((tickets || share) && !isWhole) live.disconnect();
   if (tickets && !isWhole) problem = await logIn(tickets.login);
+  // Any page may lead here. A ticket that was accepted shows that the person called `steplatch open` in the directory.
+  const hasLoggedIn = Boolean(tickets) && !isWhole && !problem;
+  if (tickets?.project && (hasLoggedIn || (isWhole && (await isWantedProject(tickets.project))))) chooseProject(tickets.project);
   // A link in the tab of a whole session would take it away.
   if (share && !isWhole && (await logIn(share))) problem = "This link has expired or was ended; ask for another one.";
   if (tickets?.passkey && half()) {
@@ -229,6 +232,31 @@ async function start(tickets) {
   }
   if (half()) showFrame();
   else showLogin(problem);
+}
+
+/**
+ * Returns whether the person wants the project of an address whose ticket proves nothing: asks, unless this browser knows it.
+ * @param {string} path
+ * @returns {Promise<boolean>}
+ */
+function isWantedProject(path) {
+  if (knownProjects().includes(path)) return Promise.resolve(true);
+  return new Promise((answer) => {
+    const dialog = h("dialog", { "aria-labelledby": "project-question" });
+    const end = (/** @type {boolean} */ isWanted) => {
+      dialog.remove();
+      answer(isWanted);
+    };
+    fill(
+      dialog,
+      h("h2", { id: "project-question" }, "Show another project?"),
+      h("p", {}, "A link leads to ", h("code", { class: "whole" }, visible(path)), ". Its workflows run with your rights; show it if you called ", h("code", {}, "steplatch open"), " there."),
+      h("p", { class: "line" }, h("button", { class: "primary", onclick: () => end(true) }, "Show it"), h("button", { onclick: () => end(false) }, "Stay here")),
+    );
+    dialog.addEventListener("cancel", () => end(false));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
 }
 
 /** The words for a session that was ended, or not used for long. */

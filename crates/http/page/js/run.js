@@ -341,7 +341,7 @@ export function show(into, parts) {
       h("h2", {}, visible(step.name)),
       h("p", { class: "hint" }, [visible(step.kind), shownTime(step.began, Date.now()), stepTime(step, Date.now())].filter(Boolean).join(" · "), timeline.steps.includes(step) ? [" · ", h("a", { href: `#/runs/${encodeURIComponent(id)}/step/${encodeURIComponent(step.key)}` }, "link to this step")] : null),
       step.because ? h("p", {}, visible(step.because)) : null,
-      step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
+      inTerminal(step),
       recorded(step),
       step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
       beginHere(step),
@@ -383,6 +383,15 @@ export function show(into, parts) {
     begin.addEventListener("click", () => start(false));
     anyway.addEventListener("click", () => start(true));
     return h("div", { class: "part" }, h("p", { class: "line" }, begin, anyway), refusal);
+  }
+
+  /** Returns links to the terminal of a step while it is open. @param {import("./timeline.js").Step} step */
+  function inTerminal(step) {
+    if (!step.terminal) return null;
+    const isOpen = lists()?.terminals.some((terminal) => terminal.session_id === step.terminal) ?? true;
+    if (!isOpen) return h("p", { class: "hint" }, `Terminal ${step.terminal} is closed.`);
+    const address = `#/terminals/${encodeURIComponent(step.terminal)}`;
+    return h("p", {}, h("a", { href: address }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `${address}/${step.offset}` }, "its output from there on")]);
   }
 
   /** The recordings that there are, once a step of a terminal was looked at. @type {Promise<import("./marks.js").Recording[]> | null} */

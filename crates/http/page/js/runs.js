@@ -1,6 +1,7 @@
 // The runs: a list with filters, live.
 
 import { ask } from "./api.js";
+import { shownTime } from "./choices.js";
 import { fill, h, setText } from "./dom.js";
 import { askedOf, filterOf, isOf, keepFilter, PERIODS, queryOf, savedFilters } from "./run_filter.js";
 import { runSelection } from "./run_selection.js";
@@ -44,8 +45,8 @@ export function show(into, _parts, query) {
     h("header", { class: "head" }, h("h1", { class: "grow" }, title), search, workflow, state, since, names),
     saved,
     problem,
-    selection.bar,
     h("div", { class: "card table" }, h("table", {}, h("thead", {}, h("tr", {}, h("td", { class: "select" }, all), ["State", "Workflow", "Began", "Took", "Result"].map((name) => h("th", { scope: "col" }, name)))), rows), none, older),
+    selection.bar,
   );
   if (filter.since && !Object.hasOwn(PERIODS, filter.since)) since.append(h("option", { value: filter.since }, `Since ${filter.since}`));
   [state.value, since.value, workflow.value, search.value] = [filter.state, filter.since, filter.workflow, filter.text];
@@ -192,7 +193,7 @@ function row(run, isSelected, select) {
     h("td", { class: "select" }, selectBox(run, isSelected, select)),
     h("td", {}, h("span", { class: "chip", "data-tone": TONES[run.state] ?? "soft" }, run.paused ? "paused" : run.state), run.repairs?.length ? h("span", { class: "chip", "data-tone": "soft", title: run.repairs.map((/** @type {any} */ one) => one.reason).join("; ") }, "repaired") : null),
     h("td", {}, h("a", { href: `#/runs/${encodeURIComponent(run.run_id)}` }, visible(run.workflow_id)), h("span", { class: "hint id" }, run.run_id)),
-    h("td", { class: "nowrap" }, h("time", { datetime: run.started_at, title: run.started_at }, timeAgo(run.started_at, Date.now()))),
+    h("td", { class: "nowrap" }, h("time", { datetime: run.started_at, title: shownTime(run.started_at, Date.now()) }, timeAgo(run.started_at, Date.now()))),
     h("td", { class: "nowrap" }, duration(ended - began)),
     h("td", { class: `cut${run.state === "failed" ? " bad" : ""}` }, visible(String(result)).slice(0, 200)),
   );

@@ -61,11 +61,11 @@ export function lockedRuns(lists) {
 }
 
 /**
- * Returns the number of questions that wait for a person, including locked ones.
+ * Returns the number of questions that wait for a person, including locked ones and those for a password.
  * @param {Lists} lists
  */
 export function waitingForPeople(lists) {
-  return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length;
+  return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length + passwordTerminals(lists).length;
 }
 
 /** The time that a failed run stays in the inbox, in milliseconds. */
@@ -90,4 +90,13 @@ export function failedRuns(lists, now, count) {
  */
 export function passwordTerminals(lists) {
   return lists.terminals.filter((terminal) => terminal.password && terminal.state !== "exited");
+}
+
+/**
+ * Returns the terminals whose program waits for a line of input: it asks something, or is an interpreter at its prompt. A shell at its
+ * prompt and a full-screen program are none.
+ * @param {Lists} lists
+ */
+export function askingTerminals(lists) {
+  return lists.terminals.filter((terminal) => terminal.awaiting_input && !terminal.password && terminal.busy !== false && !terminal.alternate_screen && terminal.state !== "exited");
 }

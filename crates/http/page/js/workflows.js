@@ -94,11 +94,12 @@ function row(workflow) {
  */
 function showOne(into, name, from) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const saved = h("p", { class: "hint", role: "status", hidden: true });
   const body = h("div", { class: "run" });
   const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
   const drawnCard = h("section", { class: "card", hidden: true, "aria-labelledby": "diagram" }, h("h2", { id: "diagram" }, "Diagram"), drawn);
   const changed = h("section", { class: "card", hidden: true, "aria-labelledby": "changed" });
-  fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, body, drawnCard, changed);
+  fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, saved, body, drawnCard, changed);
 
   /** @param {string} words @param {HTMLElement} [at] Where it is said; above, unless the form says it. */
   const tell = (words, at = problem) => {
@@ -183,8 +184,8 @@ function showOne(into, name, from) {
     const card = h("section", { class: "card", "aria-labelledby": "source" }, h("header", { class: "head" }, h("h2", { id: "source", class: "grow" }, "Definition"), edit), h("p", { class: "hint" }, workflow.file ?? ""), text);
     edit.addEventListener("click", () => {
       edit.hidden = true;
-      const form = editor(name, workflow.definition, () => {
-        load().catch((error) => tell(wordsOf(error)));
+      const form = editor(name, workflow.definition, (outcome) => {
+        load().then(() => outcome && tell(outcome, saved), (error) => tell(wordsOf(error)));
       });
       text.replaceWith(form);
       form.querySelector("textarea")?.focus();

@@ -57,8 +57,7 @@ impl DecisionBuilder<'_> {
         };
         let limit = entered.limit.or(question_timeout);
         let expires_at = limit.map(|limit| self.now.after(limit));
-        let variable = |name: &str| Some((name.to_owned(), variables.get(name)?.clone()));
-        let context: Map<String, Value> = ["match_text", "screen_content"].into_iter().filter_map(variable).collect();
+        let context = variables.evidence();
         let (step, at) = (entered.step.clone(), self.now);
         self.record(Event::StateEntered {
             at,

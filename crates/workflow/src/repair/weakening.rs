@@ -52,7 +52,7 @@ const PASSIVE_TOOLS: [&str; 8] = [
 const READING_TOOLS: [&str; 2] = [tool::AWAIT_OUTPUT, "get_screen_content"];
 
 /// Variables that a gate for a person displays.
-const GATE_VARIABLES: [&str; 2] = ["match_text", "screen_content"];
+const GATE_VARIABLES: [&str; 3] = ["match_text", "output", "screen_content"];
 
 /// Standard variables that the result of an action may set.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];

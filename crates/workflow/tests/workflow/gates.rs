@@ -69,6 +69,32 @@ fn gate_offers_choices_before_the_first_decided_transition() {
     assert_eq!((run.state(), choices(&run)), ("mend", Vec::new()));
 }
 
+/// The screen of the state that opened the terminal does not show what the command printed.
+#[test]
+fn gate_shows_the_last_result_and_no_older_screen() {
+    let step = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
+    let mut run = Machine::start(&json!({"initial_state": "open", "states": {
+        "open": step("open_terminal", json!({}), "plan"),
+        "plan": step("run_command", json!({"command": "./plan"}), "nap"),
+        "nap": step("sleep", json!({"seconds": 0}), "ask"),
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Apply?"}}},
+    }}));
+    run.result(&json!({"success": true, "session_id": "t", "screen_content": "me@host:~$"}));
+    run.result(&json!({"success": true, "exit_code": 0, "output": "3 servers change\n"}));
+    run.result(&json!({"success": true}));
+    assert_eq!(Value::from(run.history.gate().unwrap().context.clone()), json!({"output": "3 servers change"}));
+
+    // A long output keeps its end, and says so.
+    let mut run = Machine::start(&json!({"initial_state": "plan", "states": {
+        "plan": step("run_command", json!({"command": "./plan"}), "ask"),
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Apply?"}}},
+    }}));
+    run.result(&json!({"success": true, "exit_code": 0, "output": format!("{}end", "x".repeat(8000))}));
+    let context = &run.history.gate().unwrap().context;
+    let output = context["output"].as_str().unwrap();
+    assert!(output.starts_with("[3 characters before this are not shown]\nx") && output.ends_with("end"), "{output}");
+}
+
 #[test]
 fn answer_selects_the_transition_and_is_a_variable() {
     let mut run = at_gate(&json!({"success": true}));

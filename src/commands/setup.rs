@@ -185,7 +185,7 @@ impl Setup {
         let outcome = if self.dry_run {
             file::read(&path).map_err(|error| error.to_string()).and_then(|text| {
                 let (outcome, new_text) = make(text.as_deref())?;
-                diff = line_diff::unified(&path.display().to_string(), text.as_deref(), &new_text);
+                diff = line_diff::unified_diff(&path.display().to_string(), text.as_deref(), &new_text);
                 Ok(outcome)
             })
         } else {

@@ -226,9 +226,13 @@ fn person_judges_a_condition_by_number() {
     let agent = Agent::new(&outer);
     let person = watch_judged_run(&agent, &home);
     let screen = person.expect_text("by number or text:");
-    for part in
-        ["? What holds after state 'wait'?", "│ 3 warnings", "1  it is clean", "2  it is broken", "3  none of these"]
-    {
+    for part in [
+        "? Which condition holds after state 'wait'?",
+        "│ 3 warnings",
+        "1  it is clean",
+        "2  it is broken",
+        "3  none of these",
+    ] {
         assert!(screen.contains(part), "no {part:?} on:\n{screen}");
     }
     person.send(json!({"input_text": "7\n"}));

@@ -27,7 +27,7 @@ impl ToolCatalog for Tools {
     }
 }
 
-/// A hundred states in a ring that type and wait in turn, each with the transitions that people write.
+/// Returns a ring of 100 states that type and wait in turn, each with typical transitions.
 fn ring() -> Definition {
     let state = |index: usize| {
         let next = format!("state_{}", (index + 1) % 100);
@@ -45,7 +45,7 @@ fn ring() -> Definition {
     };
     let states: Map<String, Value> = (0..100).map(state).collect();
     Definition::parse(&json!({"name": "ring", "initial_state": "state_0", "states": states}), &Tools)
-        .expect("a machine without mistakes")
+        .expect("the machine is valid")
 }
 
 /// Returns the result of a terminal tool, with a screen of ordinary size.
@@ -55,15 +55,15 @@ fn outcome() -> Outcome {
         "success": true, "session_id": "term_1", "match_text": "done", "screen_content": screen, "elapsed_time": 0.02,
         "timestamp": "2026-01-01T00:00:00Z", "exit_code": 0, "offset": 12345, "reason": "match"
     });
-    Outcome::Finished { result: result.as_object().expect("an object").clone() }
+    Outcome::Finished { result: result.as_object().expect("the value is an object").clone() }
 }
 
 fn started(definition: &Definition) -> (History, Vec<Event>) {
     let start = Start {
-        run: "run_0123456789abcdef".parse().expect("a run id"),
+        run: "run_0123456789abcdef".parse().expect("the run id is valid"),
         session_id: Some("term_1".to_owned()),
         variables: Map::from_iter([("target".to_owned(), "all".into())]),
-        limits: Limits::new(1000, 7200.0).expect("limits within bounds"),
+        limits: Limits::new(1000, 7200.0).expect("the limits are valid"),
         keep_terminals: false,
         save_on_success: false,
         parent: None,
@@ -77,7 +77,7 @@ fn started(definition: &Definition) -> (History, Vec<Event>) {
 }
 
 fn input(history: &History, outcome: &Outcome) -> Input {
-    let step = history.current().expect("a step in flight").step.clone();
+    let step = history.current().expect("a step is in progress").step.clone();
     Input::Outcome { step, outcome: outcome.clone() }
 }
 
@@ -101,13 +101,13 @@ fn deciding(criterion: &mut Criterion) {
         );
     });
     group.bench_function("and apply, for a whole run", |bencher| {
-        let (mut going, _) = started(&definition);
+        let (mut history, _) = started(&definition);
         bencher.iter(|| {
-            if going.states_executed() == 1000 {
-                going = started(&definition).0;
+            if history.states_executed() == 1000 {
+                history = started(&definition).0;
             }
-            let decision = decide(&definition, &going, input(&going, &outcome), Timestamp(2));
-            going.extend(&decision.events);
+            let decision = decide(&definition, &history, input(&history, &outcome), Timestamp(2));
+            history.extend(&decision.events);
         });
     });
     group.finish();
@@ -115,17 +115,17 @@ fn deciding(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fold");
     group.sample_size(10);
     group.throughput(Throughput::Elements(100_000));
-    let many: Vec<Event> = events.iter().skip(1).cycle().take(99_999).cloned().collect();
+    let many_events: Vec<Event> = events.iter().skip(1).cycle().take(99_999).cloned().collect();
     group.bench_function("100,000 events", |bencher| {
-        bencher.iter(|| black_box(History::from_iter(events[..1].iter().chain(&many))));
+        bencher.iter(|| black_box(History::from_iter(events[..1].iter().chain(&many_events))));
     });
     let stored: Vec<String> =
-        many.iter().map(|event| serde_json::to_string(event).expect("an event has a stored form")).collect();
+        many_events.iter().map(|event| serde_json::to_string(event).expect("events serialize")).collect();
     group.bench_function("100,000 events, from their stored form", |bencher| {
         bencher.iter(|| {
             let mut history = History::from_iter(&events[..1]);
             for text in &stored {
-                history.apply(&serde_json::from_str(text).expect("the stored form reads back"));
+                history.apply(&serde_json::from_str(text).expect("the stored form is readable"));
             }
             black_box(history)
         });

@@ -40,7 +40,7 @@ pub struct Child {
     pub session_id: Option<String>,
     /// True if `session_id` is the parent's terminal, because the action named no terminal.
     pub inherits: bool,
-    /// The initial variables: texts, lists and objects.
+    /// The initial variables: strings, lists and objects.
     pub variables: BTreeMap<String, Value>,
     /// The limits of the child.
     pub limits: Limits,
@@ -85,7 +85,7 @@ impl Child {
     /// Reads the child from an action's parameters, in which all variables are replaced.
     ///
     /// # Errors
-    /// Returns the first problem of the parameters.
+    /// Returns the first problem with the parameters.
     pub(crate) fn read(params: &Map<String, Value>, parent: ParentRun) -> Result<Self, InvalidChild> {
         let param = |key: &str| params.get(key).filter(|value| !value.is_null());
         if let Some(problem) = problems(params, |_| false).into_iter().next() {
@@ -124,7 +124,7 @@ fn is_scalar(value: &Value) -> bool {
     !value.is_array() && !value.is_object()
 }
 
-/// Returns the problems of the parameters. Skips values that `is_open` reports as not known yet.
+/// Returns the problems with the parameters. Skips values that `is_open` reports as not known yet.
 pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> bool) -> Vec<InvalidChild> {
     let param = |key: &str| params.get(key).filter(|value| !value.is_null());
     let mut problems = Vec::new();
@@ -174,7 +174,7 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
     Ok(Limits::new(max_states, timeout)?)
 }
 
-/// Returns the end of a child according to its outcome, and the error if it did not complete.
+/// Returns how a child ended according to its outcome, and the error if it did not complete.
 pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     let Outcome::Finished { result } = outcome else {
         // A parent that stops waiting for a child cancels it.

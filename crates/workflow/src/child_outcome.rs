@@ -15,10 +15,10 @@ pub const MAX_CHILD_VARIABLES_BYTES: usize = 64 << 10;
 /// Maximum size of a child's log, as JSON, in its result. The result omits a longer log.
 pub const MAX_CHILD_LOG_BYTES: usize = 64 << 10;
 
-/// Field of the result of a child with the names of its omitted variables.
+/// Result field of a child run with the names of its omitted variables.
 pub const OMITTED_VARIABLES: &str = "omitted_variables";
 
-/// Field of the result of a child that is true if its log is omitted.
+/// Result field of a child run that is true if its log is omitted.
 pub const LOG_OMITTED: &str = "log_omitted";
 
 /// Returns the outcome of a child for its parent: the result of the action that started it.
@@ -32,8 +32,8 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
     let left_open = if success || history.keep_terminals() { history.open_terminals() } else { &[] };
     // A run that fails closes the terminals that it opened, but not the terminal that its parent passed.
     let is_closed = |session: &str| {
-        let opened = history.open_terminals().iter().any(|opened| opened == session);
-        opened && !left_open.iter().any(|open| open == session)
+        let was_opened = history.open_terminals().iter().any(|terminal| terminal == session);
+        was_opened && !left_open.iter().any(|open| open == session)
     };
     let session = history.terminals().current_terminal().filter(|session| !is_closed(session));
     let elapsed = match (history.started_at(), history.ended_at()) {

@@ -26,10 +26,10 @@ pub struct Condition {
 /// Reason that a condition cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// With its variables replaced, the pattern does not compile.
+    /// The pattern does not compile after its variables are replaced.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// The search exceeded its bound on work.
+    /// The search exceeded its work limit.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),
     /// The placeholder of the variable with this name has no value.
@@ -37,7 +37,7 @@ pub enum ConditionError {
     Unresolved(String),
 }
 
-/// The fields of a result that patterns are searched in, in this order.
+/// Result fields that a pattern search examines, in this order.
 const SEARCHED_FIELDS: [&str; 2] = ["match_text", "screen_content"];
 
 /// The facts that a condition examines: the end of a state.
@@ -62,17 +62,17 @@ impl Ending<'_> {
         !self.unknown && !tool::succeeded(self.result)
     }
 
-    /// Returns the fields of the result that patterns are searched in.
+    /// Returns the result fields that a pattern search examines.
     fn searched_fields(&self) -> &'static [&'static str] {
         if self.tool == tool::RUN_COMMAND { &[tool::OUTPUT] } else { &SEARCHED_FIELDS }
     }
 
-    /// Returns whether the result has a text that patterns are searched in.
+    /// Returns whether the result has text for a pattern search.
     pub(crate) fn has_text(&self) -> bool {
         self.searched_fields().iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
     }
 
-    /// Returns the texts that a pattern is searched in: `match_text` and `screen_content` joined by a blank, then each
+    /// Returns the texts to search for a pattern: `match_text` and `screen_content` joined by a space, then each
     /// separately, so that `^` and `$` also match at the start and the end of each text.
     fn searched_texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
             (json!({"match_text": "v1.2", "screen_content": "ok\nbuilt"}), json!({"screen_content": "ok\n$ "}));
         let (matched, nothing) = (json!({"match_text": "v1.2", "screen_content": ""}), json!({"success": true}));
         for (result, pattern, before, now) in [
-            // Document 000, lines 707-711 and 717-721: match_text, a blank and screen_content, as far as present.
+            // Document 000, lines 707-711 and 717-721: match_text, a space and screen_content, as far as present.
             (&both, r"v1\.2 ok", true, true),
             (&both, "^v1.2 ok$", true, true),
             (&screen, r"^ ok", true, true),
@@ -280,7 +280,7 @@ mod tests {
         };
         assert!(found(json!({"success": true, "total_sessions": 1})));
         assert!(found(json!({"success": true, "match_text": null, "screen_content": null})));
-        assert!(!found(json!({"success": true, "screen_content": ""})), "an empty screen is one");
+        assert!(!found(json!({"success": true, "screen_content": ""})), "an empty screen counts as text");
         assert!(!found(json!({"success": true, "match_text": "x"})));
     }
 

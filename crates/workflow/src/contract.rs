@@ -19,7 +19,7 @@ pub use outline::{contract_variables, workflow_signature};
 pub use schema::ValueSchema;
 pub(crate) use schema::{KEYWORDS, typed};
 
-/// The text that replaces a secret.
+/// Replacement text for a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
 /// Maximum number of characters of a value that an error shows.
@@ -40,7 +40,7 @@ pub struct ContractVariable {
     pub(crate) default: Option<String>,
     pub(crate) secret: bool,
     pub(crate) export: Option<bool>,
-    /// The value of a return value, as a text with variables.
+    /// Template for a return value, with variables.
     pub(crate) from: Option<String>,
     pub(crate) schema: Option<ValueSchema>,
 }
@@ -102,14 +102,14 @@ impl ContractVariable {
     }
 }
 
-/// Returns a text as the value of an argument of a document: a list or an object if the argument's schema requires one.
+/// Converts `text` to the value of a document's argument: a list or an object if the argument's schema requires one.
 pub(crate) fn typed_argument(document: &Value, name: &str, text: &str) -> Value {
     let argument = document.get("arguments").and_then(|arguments| arguments.get(name));
     let kind = argument.and_then(|argument| argument.get("schema")?.get("type")?.as_str());
     typed(kind, text).unwrap_or_else(|| text.into())
 }
 
-/// Returns whether a variable of a contract is also an environment variable: its name has no lower-case letters.
+/// Returns whether a contract variable is also an environment variable: its name has no lower-case letters.
 #[must_use]
 pub fn is_of_environment(name: &str) -> bool {
     !name.bytes().any(|byte| byte.is_ascii_lowercase())
@@ -153,7 +153,7 @@ impl Contract {
         self.variables.iter().map(|variable| variable.name.as_str())
     }
 
-    /// Returns the values in `initial` of the contract's variables, as texts.
+    /// Returns the contract variables that `initial` has, with their values as strings.
     pub(crate) fn initial_values(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
         let value = |name: &str| Some((name.to_owned(), substitute::as_text(initial.get(name)?)));
         self.names().filter_map(value).collect()

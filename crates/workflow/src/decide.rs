@@ -82,7 +82,7 @@ pub enum Input {
     GateAnswered {
         /// The step of the gate.
         step: StepId,
-        /// One of the gate's choices, or its form as JSON; any other text has no effect.
+        /// One of the gate's choices, or its filled-in form as JSON. Any other string has no effect.
         choice: String,
         /// Person or agent that answered.
         by: By,
@@ -110,21 +110,21 @@ pub enum Input {
         /// The name of the child's workflow.
         workflow: String,
     },
-    /// The run that a step started began to wait for an answer, or stopped waiting.
+    /// The child run of a step began to wait for an answer, or stopped waiting.
     ChildWaits {
         /// The step that started the child.
         step: StepId,
         /// True if the child waits.
         waits: bool,
     },
-    /// A person, an agent or the parent run pauses the run.
+    /// A person, an agent or the parent run pauses this run.
     Pause {
         /// Requester of the pause.
         by: String,
         /// True if the parent run requests the pause.
         above: bool,
     },
-    /// A person, an agent or the parent run resumes the run.
+    /// A person, an agent or the parent run resumes this run.
     Resume {
         /// Requester of the resumption.
         by: String,
@@ -147,7 +147,7 @@ pub struct Start {
     pub run: RunId,
     /// The terminal of the run's actions, unless an action names another.
     pub session_id: Option<String>,
-    /// The initial variables. Numbers and booleans become texts. A text becomes a list or object if its argument has
+    /// The initial variables. Numbers and booleans become strings. A string becomes a list or object if its argument has
     /// that type.
     pub variables: Map<String, Value>,
     /// The limits of the run.
@@ -189,7 +189,7 @@ pub enum Effect {
         tool: String,
         /// The tool's parameters, with all variables replaced.
         params: Map<String, Value>,
-        /// Time after which the outcome is [`Outcome::TimedOut`]; `None` if the action limits itself.
+        /// Time after which the outcome is [`Outcome::TimedOut`]; `None` if the action has its own limit.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
@@ -197,7 +197,7 @@ pub enum Effect {
     Sleep {
         /// The requesting step.
         step: StepId,
-        /// Time to wake up; the same after a restart.
+        /// Wake-up time; the same after a restart.
         until: Timestamp,
         /// As for [`Effect::Perform`], counted from the entry of the state.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
@@ -226,7 +226,7 @@ pub enum Effect {
         step: StepId,
         /// The question.
         prompt: String,
-        /// The choices. Without them, any text is an answer.
+        /// The choices. If empty, any text is an answer.
         choices: Vec<String>,
         /// The form to fill in instead of choices, in the form of [`crate::Form::schema`].
         form: Option<Value>,
@@ -425,11 +425,11 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     for transition in state.transitions() {
         let (condition, variables) = (transition.condition(), history.variables());
         if condition.depends_on_pattern(ending, variables) {
-            let named = current.params.get("session_id").and_then(Value::as_str);
-            let named = named.filter(|_| current.tool != tool::EXIT_TERMINAL).map(str::to_owned);
+            let named_session = current.params.get("session_id").and_then(Value::as_str);
+            let named_session = named_session.filter(|_| current.tool != tool::EXIT_TERMINAL).map(str::to_owned);
             let mut terminals = history.terminals().clone();
             terminals.record(current, outcome, &result);
-            return named.or_else(|| terminals.current_terminal().map(str::to_owned));
+            return named_session.or_else(|| terminals.current_terminal().map(str::to_owned));
         }
         if condition.description().is_none() && matches!(condition.holds(ending, variables), Ok(Some(_))) {
             return None;
@@ -447,7 +447,7 @@ pub fn wants_last_screens(history: &History, events: &[Event]) -> bool {
     history.last_screens().is_empty() && events.iter().any(fails)
 }
 
-/// Returns the end of a state's action for its conditions. `found_nothing` is true for a wait without a match.
+/// Returns the end of a state's action, as its conditions examine it. `found_nothing` is true for a wait without a match.
 fn ending<'a>(
     history: &'a History,
     current: &'a CurrentStep,
@@ -617,7 +617,7 @@ impl<'a> DecisionBuilder<'a> {
         if let Some(max_visits) = self.definition.state(name).and_then(State::max_visits)
             && self.history.visits(name) >= max_visits
         {
-            let error = format!("State '{name}' was visited {max_visits} times (max_visits), and nothing leads on");
+            let error = format!("State '{name}' was visited {max_visits} times (max_visits), and no state follows");
             return self.fail(FailureReason::TooManyStates, error, terminals);
         }
         self.enter_now(name, variables, terminals)
@@ -929,7 +929,7 @@ fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next
     }
     let timeout_branch = || {
         if ending.found_nothing {
-            on_timeout("the output did not come")
+            on_timeout("the output did not appear")
         } else if ending.has_failed() && ending.rules.failure_goes_on_timeout() {
             on_timeout("the action failed")
         } else {
@@ -949,7 +949,7 @@ fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next
         let error = match &way {
             Branch::Fail { error, .. } => Some(error.clone()),
             Branch::Complete if !state.transitions().is_empty() => {
-                Some(format!("State '{}' ended as none of its transitions expects", state.name()))
+                Some(format!("State '{}' ended with a result that none of its transitions expects", state.name()))
             }
             Branch::Complete | Branch::Go { .. } => None,
         };
@@ -1033,7 +1033,7 @@ fn is_command_without_timeout(action: &Action) -> bool {
     action.tool() == tool::RUN_COMMAND && action.params().get("timeout").is_none_or(Value::is_null)
 }
 
-/// Returns the time limit of a state; `None` if the action limits itself.
+/// Returns the time limit of a state; `None` if the action has its own limit.
 fn time_limit(state: &State) -> Option<Duration> {
     let action = state.action();
     if is_command_without_timeout(action) {

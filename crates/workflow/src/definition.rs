@@ -78,7 +78,7 @@ pub struct State {
     on_timeout: Option<String>,
     max_visits: Option<u32>,
     on_exhausted: Option<String>,
-    /// True if a gate decides where the run continues after an unexpected result.
+    /// True if a gate decides how the run continues after an unexpected result.
     asks_when_unknown: bool,
     /// The items that the state is executed for.
     for_each: Option<ForEach>,
@@ -91,7 +91,7 @@ pub struct Action {
     params: Map<String, Value>,
     /// True if a missing session is replaced by the run's terminal.
     takes_session: bool,
-    /// Parameters that stay texts if their whole value is one variable.
+    /// Parameters that stay strings if their whole value is one variable.
     text_params: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ pub struct Transition {
 }
 
 impl Definition {
-    /// Reads a definition, and makes all checks that need no run.
+    /// Parses a definition, with all checks that need no run.
     ///
     /// [`decide`](crate::decide()) determines the next events and effects of a run. The caller appends the events and
     /// performs the effects.
@@ -145,7 +145,7 @@ impl Definition {
     /// });
     ///
     /// let result = json!({"success": true}).as_object().cloned().unwrap_or_default();
-    /// let outcome = Input::Outcome { step: step.expect("it sleeps first"), outcome: Outcome::Finished { result } };
+    /// let outcome = Input::Outcome { step: step.expect("the run sleeps first"), outcome: Outcome::Finished { result } };
     /// history.extend(&decide(&definition, &history, outcome, Timestamp(1_000_000)).events);
     /// assert_eq!(*history.status(), Status::Completed);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -324,7 +324,7 @@ impl State {
         self.on_exhausted.as_deref()
     }
 
-    /// Returns whether a gate decides where the run continues if the state would fail or none of its transitions holds.
+    /// Returns whether a gate decides how the run continues if the state would fail or none of its transitions holds.
     #[must_use]
     pub fn asks_when_unknown(&self) -> bool {
         self.asks_when_unknown
@@ -347,7 +347,7 @@ impl State {
         self.for_each.as_ref().map(|for_each| &for_each.items)
     }
 
-    /// Returns the texts that the state types as secrets, with placeholders.
+    /// Returns the secret texts that the state types, with placeholders.
     #[must_use]
     pub fn secret_texts(&self) -> Vec<&str> {
         let params = &self.action.params;
@@ -383,7 +383,7 @@ impl State {
         replaceable
     }
 
-    /// Returns all texts of the state with variables to replace.
+    /// Returns all strings of the state with variables to replace.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let params = self.replaceable_params().into_iter().flat_map(|(_, value)| substitute::texts_in(value));
         let items = self.for_each.iter().flat_map(|for_each| substitute::texts_in(&for_each.items));

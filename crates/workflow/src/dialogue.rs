@@ -1,7 +1,7 @@
 //! Dialogues: the questions of a program, and the rules that answer them.
 //!
 //! A dialogue is an action with turns. In each turn the driver types an answer, if there is one, and then waits until a
-//! pattern matches, the program ends or asks, or the time is up. [`Dialogue::after`] returns the next answer, or the
+//! pattern matches, the program exits or asks, or the timeout passes. [`Dialogue::after`] returns the next answer, or the
 //! result of the action. The answer is recorded before it is typed, and its input has its own step ([`StepId::part`]),
 //! so a restart neither repeats nor loses an answer.
 //!
@@ -94,7 +94,7 @@ pub(crate) enum Next {
 /// `timeout` is the remaining time of the dialogue in seconds.
 ///
 /// # Errors
-/// If the parameters of the dialogue are wrong.
+/// If the parameters of the dialogue are invalid.
 pub(crate) fn turn(
     current: &CurrentStep,
     answers: &[DialogueAnswer],
@@ -164,7 +164,7 @@ impl Dialogue {
             Some((pattern, None)) => Next::Ended(self.result(answers, turn_result, Some(pattern), None)),
             Some((pattern, Some(_))) if answers.len() >= self.max_answers as usize => {
                 let error = format!(
-                    "{} answers were typed (max_answers), and /{pattern}/ came again: {}",
+                    "{} answers were typed (max_answers), and /{pattern}/ appeared again: {}",
                     self.max_answers,
                     question(turn_result)
                 );
@@ -243,17 +243,17 @@ impl Dialogue {
                 Some(match exhausted_rule {
                     Some((_, Rule { when, times, .. })) => with_lines(
                         format!(
-                            "/{when}/ came again after it was answered as often as it may (times: {})",
+                            "/{when}/ appeared again after its maximum number of answers (times:  {})",
                             times.unwrap_or(0)
                         ),
                         &lines,
                     ),
-                    None => with_lines("the program asks what no rule answers".to_owned(), &lines),
+                    None => with_lines("the program asks a question that no rule answers".to_owned(), &lines),
                 })
             }
             _ => {
                 let missing_event = if awaited.is_empty() { "the end of the program" } else { &awaited };
-                let error = format!("{missing_event} did not come within {}", time::seconds_text(self.timeout));
+                let error = format!("{missing_event} did not appear within {}", time::seconds_text(self.timeout));
                 Some(with_lines(error, &lines))
             }
         }
@@ -278,8 +278,8 @@ impl Dialogue {
         put("match_text", if until.is_some() { turn_field("match_text") } else { Value::Null });
         let mut names = Map::new();
         for answer in answers {
-            let named = answer.groups.iter().filter(|(name, _)| !groups::is_number(name));
-            names.extend(named.map(|(name, text)| (name.clone(), text.clone())));
+            let named_groups = answer.groups.iter().filter(|(name, _)| !groups::is_number(name));
+            names.extend(named_groups.map(|(name, text)| (name.clone(), text.clone())));
         }
         if let Some(Value::Object(groups)) = until.and_then(|until| groups_of(until, turn_result)) {
             names.extend(groups);
@@ -435,8 +435,8 @@ impl Lookup for QuestionVariables<'_> {
             "match_text" => Some(&self.text),
             "groups" => Some(&self.groups),
             _ => {
-                let named = || self.groups.get(name).filter(|_| !groups::is_number(name));
-                named().or_else(|| self.before.get(name))
+                let named_group = || self.groups.get(name).filter(|_| !groups::is_number(name));
+                named_group().or_else(|| self.before.get(name))
             }
         }
     }
@@ -497,14 +497,14 @@ mod tests {
     }
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     fn dialogue(params: &Value) -> Dialogue {
         Dialogue::read(&map(params)).unwrap_or_else(|invalid| panic!("{}", invalid.message))
     }
 
-    /// Plays texts of a program through the rules. Returns the typed text and the result.
+    /// Runs the rules on texts of a program. Returns the typed texts and the result.
     fn play(params: &Value, texts: &[&str]) -> (Vec<String>, Map<String, Value>) {
         let dialogue = dialogue(params);
         let mut answers = Vec::new();
@@ -525,9 +525,9 @@ mod tests {
         let params = json!({"rules": [{"when": "licence\\?", "type": "yes\n"},
                                       {"when": "type '(?P<word>\\w+)' to confirm", "type": "{word} {groups.1}\n"}],
                             "until": ["^Installed (\\S+)", "^Failed"]});
-        let (typed, result) =
+        let (typed_texts, result) =
             play(&params, &["type 'wipe' to confirm", "Do you accept the licence? ", "ok\nInstalled 1.2"]);
-        assert_eq!(typed, ["wipe wipe\n", "yes\n"]);
+        assert_eq!(typed_texts, ["wipe wipe\n", "yes\n"]);
         assert_eq!(
             (&result["success"], &result["answers"], &result["reason"]),
             (&json!(true), &json!(2), &json!("match"))
@@ -538,30 +538,30 @@ mod tests {
     }
 
     #[test]
-    fn unmatched_question_ends_it_with_the_last_lines() {
+    fn unmatched_question_fails_with_the_last_lines() {
         let params = json!({"rules": [{"when": "assword:", "type": "x\n", "times": 1}], "until": "ready"});
-        let (typed, result) = play(&params, &["Password:", "Sorry.\n\nPassword:"]);
-        assert_eq!(typed, ["x\n"]);
+        let (typed_texts, result) = play(&params, &["Password:", "Sorry.\n\nPassword:"]);
+        assert_eq!(typed_texts, ["x\n"]);
         assert_eq!(
             result["error"],
-            "/assword:/ came again after it was answered as often as it may (times: 1): Sorry. / Password:"
+            "/assword:/ appeared again after its maximum number of answers (times:  1): Sorry. / Password:"
         );
         let (_, result) = play(&params, &["one\ntwo\nthree\nOverwrite? [y/N]"]);
-        assert_eq!(result["error"], "the program asks what no rule answers: two / three / Overwrite? [y/N]");
+        assert_eq!(result["error"], "the program asks a question that no rule answers: two / three / Overwrite? [y/N]");
         assert_eq!((&result["success"], &result["reason"]), (&json!(false), &json!("input")));
     }
 
     #[test]
     fn answers_are_bounded() {
         let params = json!({"rules": [{"when": "again\\?", "type": "y\n"}], "until": "done", "max_answers": 2});
-        let (typed, result) = play(&params, &["again?"; 3]);
-        assert_eq!(typed.len(), 2);
-        assert_eq!(result["error"], "2 answers were typed (max_answers), and /again\\?/ came again: again?");
+        let (typed_texts, result) = play(&params, &["again?"; 3]);
+        assert_eq!(typed_texts.len(), 2);
+        assert_eq!(result["error"], "2 answers were typed (max_answers), and /again\\?/ appeared again: again?");
     }
 
     #[test]
     fn end_of_the_program_ends_a_dialogue() {
-        let heard = |value: Value| map(&value);
+        let turn_result = |value: Value| map(&value);
         let rules = json!([{"when": "x", "type": "y\n"}]);
         let (without, with) =
             (dialogue(&json!({"rules": rules})), dialogue(&json!({"rules": rules, "until": "ready", "timeout": 5})));
@@ -573,7 +573,7 @@ mod tests {
                 json!({"reason": "prompt", "exit_code": 2, "screen_content": "no\n$ "}),
                 json!("the program ended with exit code 2: no / $"),
             ),
-            (&without, json!({"reason": "timeout"}), json!("the end of the program did not come within 60s")),
+            (&without, json!({"reason": "timeout"}), json!("the end of the program did not appear within 60s")),
             (
                 &with,
                 json!({"reason": "exit", "exit_code": 0}),
@@ -582,11 +582,13 @@ mod tests {
             (
                 &with,
                 json!({"reason": "timeout", "screen_content": "50 %"}),
-                json!("/ready/ did not come within 5s: 50 %"),
+                json!("/ready/ did not appear within 5s: 50 %"),
             ),
             (&with, json!({"success": false, "error": "Session 'x' not found"}), json!("Session 'x' not found")),
         ] {
-            let Next::Ended(result) = dialogue.after(&[], &heard(turn.clone()), &NoVariables) else { panic!("{turn}") };
+            let Next::Ended(result) = dialogue.after(&[], &turn_result(turn.clone()), &NoVariables) else {
+                panic!("{turn}")
+            };
             assert_eq!(result["error"], expected, "{turn}");
             assert_eq!(result["success"], expected.is_null(), "{turn}");
             assert_eq!(result["timeout_occurred"], turn["reason"] == "timeout", "{turn}");
@@ -596,14 +598,14 @@ mod tests {
     #[test]
     fn secret_answer_is_not_repeated_in_the_result() {
         let params = json!({"rules": [{"when": "key:", "type": "k-{groups.0}\n", "secret": true}], "until": "ok"});
-        let (typed, result) = play(&params, &["key:", "ok"]);
-        assert_eq!(typed, ["k-key:\n"]);
+        let (typed_texts, result) = play(&params, &["key:", "ok"]);
+        assert_eq!(typed_texts, ["k-key:\n"]);
         assert_eq!(result["answered"], json!([{"when": "key:", "match_text": "key:"}]));
     }
 
     #[test]
     fn turn_has_its_own_step() {
-        let step: StepId = "run_0123456789abcdef/ask/2".parse().expect("a step");
+        let step: StepId = "run_0123456789abcdef/ask/2".parse().expect("the step id is valid");
         let turn = step.part(3);
         assert_eq!(turn.to_string(), "run_0123456789abcdef/ask/2/3");
         assert_eq!(turn.to_string().parse(), Ok(turn));

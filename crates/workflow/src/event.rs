@@ -55,12 +55,12 @@ pub enum Event {
         at: Timestamp,
         /// The run's id.
         run: RunId,
-        /// The whole document, so that changes to the library do not affect the run.
+        /// The whole document, so that changes in the library do not affect the run.
         #[serde(with = "shared")]
         definition: Arc<Value>,
         /// The initial variables.
         variables: Map<String, Value>,
-        /// The terminal that the run was given.
+        /// The terminal passed to the run.
         session_id: Option<String>,
         /// The limits of the run.
         limits: Limits,
@@ -90,7 +90,7 @@ pub enum Event {
         tool: String,
         /// The tool's parameters, with all variables replaced.
         params: Map<String, Value>,
-        /// Time limit of the state; `None` if the action limits itself.
+        /// Time limit of the state; `None` if the action has its own limit.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
@@ -562,7 +562,7 @@ impl Proof {
     }
 }
 
-/// The stored form of [`By`]. Older histories have only the name, as a text.
+/// The stored form of [`By`]. Older histories have only the name, as a string.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -682,14 +682,14 @@ pub enum ShellAnswer {
         #[serde(default)]
         values: BTreeMap<String, Option<String>>,
     },
-    /// The shell was not available, or refused.
+    /// The shell was not available, or refused the request.
     Failed {
         /// The error, as a sentence without a full stop.
         error: String,
     },
 }
 
-/// Reason of a run's failure, as a code for callers.
+/// Reason for a run's failure, as a code for callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
@@ -760,7 +760,7 @@ impl Outcome {
             }
             Self::Unknown => {
                 let error = format!(
-                    "It is not known whether '{tool}' happened: the daemon, the terminal or its host ended meanwhile"
+                    "It is not known whether '{tool}' happened: the daemon, the terminal or its host ended in the meantime"
                 );
                 fields.insert("success".into(), false.into());
                 fields.insert("outcome_unknown".into(), true.into());

@@ -20,7 +20,7 @@ const MAX_FIELDS: usize = 20;
 /// The keys of a form.
 const FORM_KEYS: [&str; 6] = ["type", "title", "description", "properties", "required", "$schema"];
 
-/// Maximum length of the name of a field, in characters.
+/// Maximum field name length, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
 /// Fields to fill in, in the order of the document.
@@ -66,7 +66,7 @@ impl Form {
                     }
                 }
             }
-            Some(_) => problems.push("'required' must be a list of names of fields".to_owned()),
+            Some(_) => problems.push("'required' must be a list of field names".to_owned()),
         }
         let mut fields = Vec::new();
         for (name, about) in properties {
@@ -105,7 +105,7 @@ impl Form {
     }
 
     /// Returns the answer with the given values: all fields in the form's order, each with its value, its default or
-    /// null. Converts texts to the type of their field.
+    /// null. Converts strings to the type of their field.
     ///
     /// # Errors
     /// Returns the problems of the fields, as fragments.
@@ -160,23 +160,23 @@ mod tests {
     #[test]
     fn answer_has_every_field_in_order_with_defaults() {
         let filled = fill(&json!({"where": "eu", "version": "1.2"})).unwrap();
-        let wanted = json!({"version": "1.2", "count": 2, "share": null, "loud": false, "where": "eu"});
-        assert_eq!(filled.to_string(), wanted.to_string());
+        let expected = json!({"version": "1.2", "count": 2, "share": null, "loud": false, "where": "eu"});
+        assert_eq!(filled.to_string(), expected.to_string());
     }
 
     #[test]
-    fn texts_are_converted_to_the_type_of_their_field() {
-        let given = json!({"version": "1.2", "where": "America", "count": "7", "share": " 0.5", "loud": "YES"});
-        let wanted = json!({"version": "1.2", "count": 7, "share": 0.5, "loud": true, "where": "us"});
-        assert_eq!(fill(&given).unwrap(), wanted);
+    fn strings_are_converted_to_the_type_of_their_field() {
+        let values = json!({"version": "1.2", "where": "America", "count": "7", "share": " 0.5", "loud": "YES"});
+        let expected = json!({"version": "1.2", "count": 7, "share": 0.5, "loud": true, "where": "us"});
+        assert_eq!(fill(&values).unwrap(), expected);
         assert_eq!(fill(&json!({"version": "1.2", "where": "us", "count": 3.0})).unwrap()["count"], json!(3));
     }
 
     #[test]
-    fn each_invalid_field_is_named_with_its_requirement() {
-        let wrong = fill(&json!({"version": "1", "count": 10, "share": "half", "loud": 1, "where": "mars", "x": 1}));
+    fn each_invalid_field_is_reported_with_its_requirement() {
+        let result = fill(&json!({"version": "1", "count": 10, "share": "half", "loud": 1, "where": "mars", "x": 1}));
         assert_eq!(
-            wrong.unwrap_err(),
+            result.unwrap_err(),
             [
                 "'version' must have 3 to 8 characters, not 1",
                 "'count' must be from 1 to 9, not 10",
@@ -201,8 +201,8 @@ mod tests {
     fn reported_form_is_read_back_unchanged() {
         let form = release_form();
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
-        let named = json!({"properties": {"a": {"enum": ["x", "y"], "enumNames": ["An x", "A y"]}}});
-        let form = Form::read(&named).unwrap();
+        let titled_choices = json!({"properties": {"a": {"enum": ["x", "y"], "enumNames": ["An x", "A y"]}}});
+        let form = Form::read(&titled_choices).unwrap();
         assert_eq!(
             form.schema(),
             json!({"type": "object", "properties": {"a": {"type": "string", "oneOf": [
@@ -210,20 +210,20 @@ mod tests {
             ]}}})
         );
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
-        let shown = Form::read(&form.schema()).unwrap();
-        let field = &shown.fields()[0];
-        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "the answer is shown with its title");
+        let reread_form = Form::read(&form.schema()).unwrap();
+        let field = &reread_form.fields()[0];
+        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "choices have their titles and values");
         for line in ["1", "x", "An x", "An x (x)"] {
             assert_eq!(field.typed(line).unwrap(), "x", "{line}");
         }
     }
 
     #[test]
-    fn undisplayable_form_is_refused_field_by_field() {
-        let refused = |form: Value| Form::read(&form).unwrap_err().join("\n");
-        assert!(refused(json!("version")).starts_with("'form' must be an object such as {"));
-        assert!(refused(json!({"version": {"type": "string"}})).starts_with("'form' needs 'properties'"));
-        assert_eq!(refused(json!({"properties": {}})), "'form' has 1 to 20 fields, not 0");
+    fn problems_of_a_form_are_reported_for_each_field() {
+        let error = |form: Value| Form::read(&form).unwrap_err().join("\n");
+        assert!(error(json!("version")).starts_with("'form' must be an object such as {"));
+        assert!(error(json!({"version": {"type": "string"}})).starts_with("'form' needs 'properties'"));
+        assert_eq!(error(json!({"properties": {}})), "'form' has 1 to 20 fields, not 0");
         let form = json!({
             "type": "array", "surprise": 1, "required": ["nobody"],
             "properties": {
@@ -241,7 +241,7 @@ mod tests {
             },
         });
         assert_eq!(
-            refused(form).lines().collect::<Vec<_>>(),
+            error(form).lines().collect::<Vec<_>>(),
             [
                 "'form' has an unknown key 'surprise', known are type, title, description, properties, required, $schema",
                 "'type' of 'form' is \"object\"",
@@ -253,10 +253,10 @@ mod tests {
                  maxLength, format, enum, enumNames, oneOf",
                 "field 'few' has a minLength above its maxLength",
                 "field 'twice' offers 'a' twice",
-                "field 'swapped' shows 'no' for 'yes', and offers that as well",
-                "field 'day' has a default that it does not take: must be a date such as 2026-01-31, not \"tomorrow\"",
+                "field 'swapped' shows 'no' for 'yes', and also offers that value",
+                "field 'day' has an invalid default: must be a date such as 2026-01-31, not \"tomorrow\"",
                 "field 'kind' has format \"phone\"; formats are email, uri, date, date-time, password",
-                "field 'whole' has a default that it does not take: must be a whole number, not 0.5",
+                "field 'whole' has an invalid default: must be a whole number, not 0.5",
                 "field 'bare' must be an object such as {\"type\": \"string\"}",
             ]
         );

@@ -58,7 +58,7 @@ pub(crate) fn names_in(source: &str) -> impl Iterator<Item = &str> {
     source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
 }
 
-/// Returns whether the name of a group is its number.
+/// Returns whether a group name is a number.
 pub(crate) fn is_number(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]

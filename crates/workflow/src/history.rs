@@ -158,9 +158,9 @@ impl Gate {
     pub fn prompt(&self) -> String {
         match &self.asks {
             GateRequest::Judgement { otherwise: Branch::Fail { reason: FailureReason::Unexpected, error }, .. } => {
-                format!("{error}. Where does the run go on?")
+                format!("{error}. Where should the run continue?")
             }
-            GateRequest::Judgement { .. } => format!("What holds after state '{}'?", self.step.place),
+            GateRequest::Judgement { .. } => format!("Which condition holds after state '{}'?", self.step.place),
             GateRequest::Patch { proposal, .. } => proposal.prompt(),
             GateRequest::Answer { question, .. } => question.prompt.clone(),
         }
@@ -235,7 +235,7 @@ pub struct Repair {
     pub at: Timestamp,
     /// The state that the run waited in.
     pub state: String,
-    /// Reason of the proposal.
+    /// Reason for the proposal.
     pub reason: String,
     /// Author of the proposal.
     pub proposed_by: String,
@@ -291,7 +291,7 @@ pub struct History {
     items: Option<ItemLoop>,
     /// Answers in the current step, if it is a dialogue.
     answers: Vec<DialogueAnswer>,
-    /// The screen for the conditions of a step; without a text if reading failed.
+    /// The screen for the conditions of a step; `None` if reading it failed.
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
@@ -326,7 +326,7 @@ pub struct History {
     /// The finally state of the run, once it has begun.
     finally: Option<FinallyPhase>,
     return_values: BTreeMap<String, String>,
-    /// Value of a `return`.
+    /// Value from a `return` action.
     result: Option<Value>,
     /// The screens of the run's terminals when it failed.
     last_screens: Vec<LastScreen>,
@@ -351,7 +351,7 @@ pub(crate) struct FinallyPhase {
 /// Minimum time for the finally state and the states after it, even if the run exceeds its time limit.
 const MIN_FINALLY_TIME: Duration = Duration::from_secs(60);
 
-/// Number of additional states for the finally state and the states after it.
+/// Number of additional states allowed from the finally state on.
 const ADDITIONAL_FINALLY_STATES: u32 = 20;
 
 /// The terminals that a run works with.
@@ -387,15 +387,15 @@ impl Terminals {
         match current.tool.as_str() {
             tool::OPEN_TERMINAL if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
             tool::OPEN_TERMINAL => match session(result) {
-                Some(opened) if succeeded => self.add_open(opened),
-                Some(opened) => self.failed.push(opened),
+                Some(session) if succeeded => self.add_open(session),
+                Some(session) => self.failed.push(session),
                 None => {}
             },
             tool::RUN_COMMAND if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
             // A separate shell stays open while the command continues.
             tool::RUN_COMMAND if opens_shell(current) => {
-                if let Some(opened) = session(result) {
-                    self.add_open(opened);
+                if let Some(session) = session(result) {
+                    self.add_open(session);
                 }
             }
             tool::EXIT_TERMINAL if succeeded => {
@@ -404,12 +404,12 @@ impl Terminals {
                 }
             }
             tool::RUN_WORKFLOW if succeeded && self.rules.follows_terminals() && self.current_terminal().is_none() => {
-                if let Some(left) = session(result) {
-                    let opened = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
-                    if opened.filter_map(Value::as_str).any(|opened| opened == left) {
-                        self.add_open(left.clone());
+                if let Some(terminal) = session(result) {
+                    let open_terminals = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
+                    if open_terminals.filter_map(Value::as_str).any(|open| open == terminal) {
+                        self.add_open(terminal.clone());
                     }
-                    self.taken_over = Some(left);
+                    self.taken_over = Some(terminal);
                 }
                 self.take_over(result);
             }
@@ -421,8 +421,9 @@ impl Terminals {
     /// Takes over the terminals that a nested run left open, so that this run closes them. Actions use them only by
     /// name.
     fn take_over(&mut self, result: &Map<String, Value>) {
-        let left = result.get("open_terminals").and_then(Value::as_array).filter(|_| self.rules.closes_terminals());
-        for terminal in left.into_iter().flatten().filter_map(Value::as_str) {
+        let left_open =
+            result.get("open_terminals").and_then(Value::as_array).filter(|_| self.rules.closes_terminals());
+        for terminal in left_open.into_iter().flatten().filter_map(Value::as_str) {
             if !self.open.iter().any(|open| open == terminal) {
                 self.open.insert(0, terminal.to_owned());
             }
@@ -1069,10 +1070,10 @@ impl History {
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
         let current_stop = self.clock_stopped_at.map_or(Duration::ZERO, |since| now.since(since));
-        let left =
+        let remaining =
             self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stopped_duration + current_stop));
         let of_finally = |finally: &FinallyPhase| MIN_FINALLY_TIME.saturating_sub(now.since(finally.began));
-        left.max(self.finally.as_ref().map_or(Duration::ZERO, of_finally))
+        remaining.max(self.finally.as_ref().map_or(Duration::ZERO, of_finally))
     }
 
     /// Returns the return values, once they are read and checked; secrets are hidden.
@@ -1081,7 +1082,7 @@ impl History {
         &self.return_values
     }
 
-    /// Returns the value of a `return`.
+    /// Returns the value from a `return` action.
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         self.result.as_ref()
@@ -1213,8 +1214,9 @@ pub(crate) fn known_values(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMa
     let mut values = BTreeMap::new();
     if let ShellAnswer::Told { values: read_values } = answer {
         values.clone_from(&exchange.set);
-        let read = exchange.read.iter().filter_map(|name| Some((name.clone(), read_values.get(name)?.clone()?)));
-        values.extend(read);
+        let read_variables =
+            exchange.read.iter().filter_map(|name| Some((name.clone(), read_values.get(name)?.clone()?)));
+        values.extend(read_variables);
     }
     values
 }

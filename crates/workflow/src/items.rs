@@ -30,7 +30,7 @@ pub(crate) const UNREPEATABLE_TOOLS: &[&str] = &[tool::GATE, tool::RETURN, tool:
 /// The items that a state is executed for, with placeholders.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForEach {
-    /// A list, or a text with one item per line; with variables to replace.
+    /// A list, or text with one item per line; with variables to replace.
     pub(crate) items: Value,
     /// The variable of the current item.
     pub(crate) name: String,
@@ -49,7 +49,7 @@ pub(crate) struct ForEachParallel {
     pub(crate) fail_fast: bool,
 }
 
-/// Reason that the items of a state are not a list.
+/// Reason the items of a state are not a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ItemsError {
     #[error("for_each has {count} items, more than the {max_items} that max_items allows")]
@@ -137,7 +137,7 @@ impl ItemLoop {
         self.results.iter().cloned().chain([value_of(result)]).collect()
     }
 
-    /// Returns the list of failures after this result of the current item. It has at most this item, because a failure
+    /// Returns the failures after this result of the current item: at most this item, because a failure
     /// ends the loop.
     pub(crate) fn failed_with(&self, result: &Map<String, Value>) -> Value {
         let Some(index) = self.begun.checked_sub(1).filter(|_| !tool::succeeded(result)) else {

@@ -1,4 +1,4 @@
-//! The execution log of a run: its history in the form for readers.
+//! The execution log of a run: its history, formatted for readers.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ impl ValidationResult {
     }
 }
 
-/// Returns the execution log of a run, from its first event on.
+/// Returns the execution log of a run, starting at its first event.
 #[must_use]
 pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<LogEntry> {
     let mut builder = LogBuilder::default();

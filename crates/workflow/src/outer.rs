@@ -33,7 +33,7 @@ pub enum EngineTask {
     },
     /// Only record the events that come with the request.
     Record,
-    /// Continue a function with inputs, and report the work that it then waits for.
+    /// Continue a function with inputs, and report the work that it waits for afterwards.
     Advance {
         /// The number of the turn. A repeated request has the same number, and gets the same answer.
         turn: u64,
@@ -78,7 +78,7 @@ pub enum FunctionInput {
         /// True if the time limit of the call has passed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
-        /// Reason that the engine has no result of the run.
+        /// Reason the engine has no result of the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },

@@ -57,7 +57,7 @@ const KEPT_FIELDS: [&str; 12] = [
     "workflow_name",
 ];
 
-/// Maximum number of failures in the error of the action.
+/// Maximum number of failures in the action's error.
 const MAX_SHOWN_FAILURES: usize = 3;
 
 /// Problem with the parameters of a `parallel`.
@@ -90,8 +90,10 @@ impl InvalidParallel {
 /// parameter is neither a list nor an object.
 pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value)>> {
     match params.get(WORKFLOWS)? {
-        Value::Array(all) => Some(all.iter().enumerate().map(|(index, one)| (index.to_string(), one)).collect()),
-        Value::Object(all) => Some(all.iter().map(|(name, one)| (name.clone(), one)).collect()),
+        Value::Array(entries) => {
+            Some(entries.iter().enumerate().map(|(index, one)| (index.to_string(), one)).collect())
+        }
+        Value::Object(entries) => Some(entries.iter().map(|(name, one)| (name.clone(), one)).collect()),
         _ => None,
     }
 }
@@ -217,9 +219,9 @@ impl<'p> Parallel<'p> {
         let mut failures = Vec::new();
         let mut max_depth = 0;
         for (index, (key, _)) in self.branches.iter().enumerate() {
-            let ended = branches.ended.get(&(index + 1));
-            let result = ended.unwrap_or(&no_fields);
-            let status = match ended {
+            let branch_result = branches.ended.get(&(index + 1));
+            let result = branch_result.unwrap_or(&no_fields);
+            let status = match branch_result {
                 Some(result) => result.get("status").cloned().unwrap_or_else(|| "failed".into()),
                 None if index < branches.begun => "cancelled".into(),
                 None => "not_started".into(),
@@ -234,7 +236,7 @@ impl<'p> Parallel<'p> {
                 let value = result.get(field).filter(|value| !value.is_null());
                 run.extend(value.map(|value| (field.to_owned(), value.clone())));
             }
-            if ended.is_none_or(|result| !tool::succeeded(result)) {
+            if branch_result.is_none_or(|result| !tool::succeeded(result)) {
                 let error = result.get("error").filter(|error| !error.is_null()).unwrap_or(&status);
                 let error = substitute::as_text(error);
                 failed.push(if rules.describes_failures() {
@@ -276,8 +278,8 @@ impl<'p> Parallel<'p> {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let shown = failures.iter().take(MAX_SHOWN_FAILURES).cloned().collect::<Vec<_>>().join("; ");
-        format!("{} of {} workflows did not complete: {shown}{more}", failures.len(), self.branches.len())
+        let first_failures = failures.iter().take(MAX_SHOWN_FAILURES).cloned().collect::<Vec<_>>().join("; ");
+        format!("{} of {} workflows did not complete: {first_failures}{more}", failures.len(), self.branches.len())
     }
 }
 
@@ -347,7 +349,7 @@ mod tests {
     use crate::event::SEMANTICS_VERSION;
 
     fn object(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -374,7 +376,7 @@ mod tests {
             branches.begin(number);
             branches.end(number, object(&json!({"success": success, "status": "x", "error": "no"})));
         }
-        let step = "run_0123456789abcdef/fan/1".parse().expect("a step");
+        let step = "run_0123456789abcdef/fan/1".parse().expect("the step id is valid");
         let result = |rules| match parallel.outcome(&step, &branches, rules) {
             Outcome::Finished { result } => result,
             other => panic!("{other:?}"),
@@ -395,9 +397,9 @@ mod tests {
         branches.begin(2);
         branches.end(1, object(&json!({"success": true})));
         branches.end(2, object(&json!({"success": false, "error": "unreachable"})));
-        let step = "run_0123456789abcdef/fan/1".parse().expect("a step");
+        let step = "run_0123456789abcdef/fan/1".parse().expect("the step id is valid");
         let outcome = parallel.outcome(&step, &branches, Rules::for_version(SEMANTICS_VERSION));
-        let Outcome::Finished { result } = outcome else { panic!("it has finished") };
+        let Outcome::Finished { result } = outcome else { panic!("the action has not finished") };
         let run_id = &result["runs"][1]["run_id"];
         assert_eq!(
             result["failed"],

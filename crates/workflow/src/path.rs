@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Returns the part of a value at a path of field names and list indices (from 0).
+/// Returns the part of a value at a path of field names and zero-based list indices.
 pub(crate) fn value_at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, part| match value {
         Value::Object(fields) => fields.get(part),

@@ -1,4 +1,4 @@
-//! The question of a `gate` action, and the parties that may answer it.
+//! The question of a `gate` action, and the actors that may answer it.
 
 mod error;
 
@@ -18,11 +18,11 @@ const MAX_CHOICES: usize = 20;
 /// Maximum time limit of a gate, in seconds: a year.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
-/// Parties that may answer a gate.
+/// Actors that may answer a gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
-    /// A person, and no agent.
+    /// Only a person.
     #[default]
     Human,
     /// The agent that runs the workflow, or a person.
@@ -52,7 +52,7 @@ pub struct Question {
     /// The form to fill in instead of choices, in the form of [`Form::schema`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Value>,
-    /// Parties that may answer.
+    /// Actors that may answer.
     pub answered_by: AnsweredBy,
 }
 

@@ -168,7 +168,7 @@ pub fn rehearse(
     let session_variable = variables.get(SESSION).map(substitute::as_text);
     let session_id =
         stubs.session_id.clone().or(session_variable).or_else(|| (!opens_terminal).then(|| GIVEN_TERMINAL.to_owned()));
-    let run = "run_0000000000000000".parse().expect("the text has the form of an id");
+    let run = "run_0000000000000000".parse().expect("the id is valid");
     let mut state = RehearsalState::new(definition, stubs);
     state.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
     state.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
@@ -223,7 +223,7 @@ struct RehearsalState<'a> {
     pending_prints: Option<VecDeque<String>>,
 }
 
-/// Number of uses of each stub, by its key.
+/// Number of uses of each stub, by key.
 #[derive(Debug, Default)]
 struct StubUses {
     states: BTreeMap<String, usize>,
@@ -268,11 +268,11 @@ impl<'a> RehearsalState<'a> {
             self.add_event(event);
         }
         self.history.extend(&decision.events);
-        let mut next = Vec::new();
+        let mut next_inputs = Vec::new();
         for effect in decision.effects {
-            next.extend(self.answer(effect)?);
+            next_inputs.extend(self.answer(effect)?);
         }
-        Ok(next)
+        Ok(next_inputs)
     }
 
     fn answer(&mut self, effect: Effect) -> Result<Option<Input>, MissingStub> {
@@ -372,10 +372,10 @@ impl<'a> RehearsalState<'a> {
         let answers = self.stubs.gates.get(state);
         let offered_choices = || choices.iter().map(|choice| format!("'{choice}'")).collect::<Vec<_>>().join(", ");
         let Some(choice) = answers.and_then(|answers| answers.get(*use_index)) else {
-            let more =
+            let repetition =
                 if *use_index == 0 { String::new() } else { format!(" for the {} time", ordinal(*use_index + 1)) };
             return Err(format!(
-                "State '{state}' asks for {}{more}; write {} under \"gates\"",
+                "State '{state}' asks for {}{repetition}; add {} under \"gates\"",
                 if choices.is_empty() { "an answer" } else { "a judgement" },
                 match form.map(Form::read) {
                     Some(Ok(form)) => {
@@ -398,7 +398,7 @@ impl<'a> RehearsalState<'a> {
                 |fields| form.fill(&fields).err().unwrap_or_default(),
             );
             if !problems.is_empty() {
-                return Err(format!("State '{state}' does not take its answer: {}", problems.join("; ")));
+                return Err(format!("State '{state}' does not accept its answer: {}", problems.join("; ")));
             }
         }
         self.path.push(RehearsalStep::Gate {
@@ -535,7 +535,7 @@ impl<'a> RehearsalState<'a> {
             match count {
                 _ if used == 0 => sentences.push(format!("stub for {kind} '{name}' was not used")),
                 Some(count) if count > used => {
-                    sentences.push(format!("of {count} answers for {kind} '{name}' only {used} were asked for"));
+                    sentences.push(format!("of {count} answers for {kind} '{name}' only {used} were used"));
                 }
                 _ => {}
             }

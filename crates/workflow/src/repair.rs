@@ -25,7 +25,7 @@ const MAX_OPERATIONS: usize = 200;
 /// Maximum depth of a document: the limit of the JSON parser.
 const MAX_DOCUMENT_DEPTH: usize = 127;
 
-/// Reason that a patch is refused.
+/// Reason a patch is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PatchError {
     /// The patch is not a JSON Patch.
@@ -85,7 +85,7 @@ fn apply_operations(document: &Value, operations: &json_patch::Patch) -> Result<
     Ok(document)
 }
 
-/// Returns whether a document is within the limits on length and depth. The length is a lower bound of that as JSON.
+/// Returns whether a document is within the limits on length and depth. The length is a lower bound of its JSON length.
 fn is_within_bounds(document: &Value) -> bool {
     let (mut bytes, mut pending) = (0, vec![(document, 1)]);
     while let Some((value, depth)) = pending.pop() {

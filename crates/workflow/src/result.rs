@@ -1,4 +1,4 @@
-//! The judgement of an action's outcome by the rules of a machine.
+//! Evaluation of an action's outcome by the rules of a machine.
 //!
 //! An action that returned a result may still have failed by the rules of the run. The history has the judged outcome,
 //! so that conditions, variables, logs and events agree on it.
@@ -69,7 +69,7 @@ const MAX_LINE_CHARS: usize = 200;
 const EXIT_CODE_UNKNOWN: &str = "the shell reports no exit codes, so it is unknown whether the command succeeded; \
                                  \"integrate\": true has the shell report them";
 
-/// Returns the reason that a completed command counts as failed: its exit code, and the last line that it printed; or
+/// Returns the reason a completed command counts as failed: its exit code, and the last line that it printed; or
 /// an unknown exit code.
 fn command_error(tool: &str, result: &Map<String, Value>) -> Option<String> {
     if tool != tool::RUN_COMMAND || !tool::succeeded(result) {
@@ -90,7 +90,7 @@ fn truncated_line(line: &str) -> String {
     line.chars().take(MAX_LINE_CHARS).collect()
 }
 
-/// Returns the reason that a wait ended without a match, as a sentence without a full stop.
+/// Returns the reason a wait ended without a match, as a sentence without a full stop.
 fn missed_wait_error(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
     let text = |fields: &Map<String, Value>, name: &str| {
         fields.get(name).map(substitute::as_text).filter(|text| !text.is_empty())
@@ -99,7 +99,7 @@ fn missed_wait_error(params: &Map<String, Value>, result: &Map<String, Value>) -
     let patterns: Vec<String> =
         groups::patterns(params).map(|pattern| format!("/{}/", substitute::as_text(pattern))).collect();
     let awaited = match (&until, &patterns[..]) {
-        (None, []) => "what it waited for".to_owned(),
+        (None, []) => "the awaited output".to_owned(),
         (None, patterns) => patterns.join(" or "),
         (Some(until), []) => format!("'{until}'"),
         (Some(until), patterns) => format!("{} or '{until}'", patterns.join(" or ")),
@@ -133,7 +133,7 @@ fn missed_wait_error(params: &Map<String, Value>, result: &Map<String, Value>) -
                 .map_or_else(String::new, |row| format!("; the program waits for input at '{row}'"));
             match reads {
                 Some(_) => format!("the program did not wait for input at {awaited}{echo}{within}"),
-                None => format!("{awaited} did not come{within}{question}"),
+                None => format!("{awaited} did not appear{within}{question}"),
             }
         }
     }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn wait_reports_its_missing_pattern_and_its_end() {
         for (params, result, expected) in [
-            (json!({"pattern": "OK", "timeout": 2}), json!({"reason": "timeout"}), "/OK/ did not come within 2s"),
-            (json!({"pattern": "OK"}), json!({"timeout_occurred": true}), "/OK/ did not come"),
+            (json!({"pattern": "OK", "timeout": 2}), json!({"reason": "timeout"}), "/OK/ did not appear within 2s"),
+            (json!({"pattern": "OK"}), json!({"timeout_occurred": true}), "/OK/ did not appear"),
             (
                 json!({"pattern": "a", "patterns": ["b"], "timeout": "0.5"}),
                 json!({}),
-                "/a/ or /b/ did not come within 0.5s",
+                "/a/ or /b/ did not appear within 0.5s",
             ),
             (
                 json!({"until": "prompt"}),
@@ -206,16 +206,16 @@ mod tests {
                 json!({"reason": "timeout"}),
                 "the program did not wait for input at /Go on/ within 2s",
             ),
-            (json!({}), json!({"elapsed_time": 1.5}), "what it waited for did not come within 1.5s"),
+            (json!({}), json!({"elapsed_time": 1.5}), "the awaited output did not appear within 1.5s"),
             (
                 json!({"until": "prompt", "timeout": 2}),
                 json!({"timeout_occurred": true, "awaiting_input": true, "screen_content": "$ sh ask\nGo on? \n\n"}),
-                "'prompt' did not come within 2s; the program waits for input at 'Go on?'",
+                "'prompt' did not appear within 2s; the program waits for input at 'Go on?'",
             ),
             (
                 json!({"until": "prompt", "timeout": 2}),
                 json!({"timeout_occurred": true, "awaiting_input": false, "screen_content": "$ make"}),
-                "'prompt' did not come within 2s",
+                "'prompt' did not appear within 2s",
             ),
         ] {
             assert_eq!(missed_wait_error(&map(&params), &map(&result)), expected, "{params} {result}");

@@ -34,7 +34,7 @@ impl Rules {
         self.version < 4
     }
 
-    /// From 4: a pattern is searched in `match_text`, in `screen_content` and in both joined by a blank; if the result
+    /// From 4: a pattern is searched in `match_text`, in `screen_content` and in both joined by a space; if the result
     /// has neither, on the screen of the run's terminal. Before: only in both joined.
     pub(crate) fn searches_each_text(self) -> bool {
         self.version >= 4

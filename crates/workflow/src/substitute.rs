@@ -16,12 +16,12 @@ use crate::path::value_at_path;
 /// Prefix of the variable name of a secret.
 pub(crate) const SECRET: &str = "secret:";
 
-/// Source of the values of variables.
+/// Source of variable values.
 pub trait Lookup {
     /// Returns the value of the variable with this name, if there is one.
     fn get(&self, name: &str) -> Option<&Value>;
 
-    /// Returns whether `${name}` is left to the shell, even if the variable has a value.
+    /// Returns whether the shell expands `${name}`, even if the variable has a value.
     fn is_of_shell(&self, name: &str) -> bool {
         let _ = name;
         false
@@ -355,7 +355,7 @@ mod tests {
             "user": "ana", "quoted": "it's $HOME", "empty": "", "count": 3, "ratio": 1.5, "ready": true, "none": null,
             "list": [1, "a"], "sneaky": "{user} {{user}}", "1st": "first", "my-var": "dashed", "dots": "a.b"
         });
-        known.as_object().expect("an object").clone()
+        known.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -418,7 +418,7 @@ mod tests {
     fn path_reaches_into_a_value_if_variables_allow_it() {
         let known =
             json!({"wait_groups": {"1": "1.2", "patch": "3"}, "items": [{"id": 7}], "user": "ana", "a.b": "dots"});
-        let variables = WithPaths(known.as_object().expect("an object").clone());
+        let variables = WithPaths(known.as_object().expect("the value is an object").clone());
         for (template, expected) in [
             ("v{wait_groups.1}.{wait_groups.patch}", "v1.2.3"),
             ("{items.0.id} {items.0.id|sh} {a.b}", "7 7 dots"),
@@ -437,11 +437,11 @@ mod tests {
     #[test]
     fn unresolved_placeholder_is_found_unless_program_output() {
         let missing = |template: Value| unresolved(&template, &variables()).map(str::to_owned);
-        for left_alone in [
+        for unchanged in [
             json!("{user} {{nobody}} ${HOME} %{http_code} a{2} {} { user } {a,b} {print $1} {{.Names}} {none}"),
             json!({"a": ["{count}", 3, null, true], "{nobody}": 1}),
         ] {
-            assert_eq!(missing(left_alone.clone()), None, "{left_alone}");
+            assert_eq!(missing(unchanged.clone()), None, "{unchanged}");
         }
         for (template, name) in [
             (json!("ssh {user}@{nobody}"), "nobody"),
@@ -495,19 +495,19 @@ mod tests {
         fn quoted_text_is_one_word_for_a_shell(words in "[a-z '\"$\\\\;|&<>(){}*?\n]*") {
             let quoted = shell_quoted(&words);
             // Read back by the shell's rules for single quotes and backslashes.
-            let (mut read, mut inside, mut characters) = (String::new(), false, quoted.chars());
+            let (mut parsed, mut inside, mut characters) = (String::new(), false, quoted.chars());
             while let Some(character) = characters.next() {
                 match character {
                     '\'' => inside = !inside,
-                    '\\' if !inside => read.extend(characters.next()),
+                    '\\' if !inside => parsed.extend(characters.next()),
                     other => {
                         prop_assert!(inside || other.is_ascii_alphanumeric());
-                        read.push(other);
+                        parsed.push(other);
                     }
                 }
             }
             prop_assert!(!inside);
-            prop_assert_eq!(read, words);
+            prop_assert_eq!(parsed, words);
         }
     }
 }

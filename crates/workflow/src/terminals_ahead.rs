@@ -1,4 +1,4 @@
-//! The terminals named by the states that a run may execute after a question.
+//! Terminals named by the states that a run may execute after a question.
 //!
 //! A run works with its given terminal, with terminals that it opened, and with terminals that its states name. A
 //! person who answers must also see the named terminals: the approved command may run there.

@@ -67,7 +67,7 @@ const MAX_SLEEP_SECONDS: f64 = 7200.0;
 #[error("'seconds' of a sleep must be a number from 0 to 7200, not {0}")]
 pub(crate) struct InvalidSleep(String);
 
-/// Reads the duration of a sleep. A number may also be a text, as for every tool.
+/// Reads the duration of a sleep. A number may also be a string, as for every tool.
 pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, InvalidSleep> {
     let seconds = params.get("seconds");
     let number = match seconds {
@@ -78,7 +78,7 @@ pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, In
     number
         .filter(|seconds| (0.0..=MAX_SLEEP_SECONDS).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "left out".to_owned(), Value::to_string)))
+        .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "omitted".to_owned(), Value::to_string)))
 }
 
 /// Returns whether an action waits for output: an `await_output`, or a `send_input` with `pattern` or `until`.
@@ -151,11 +151,11 @@ mod tests {
     use serde_json::json;
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]
-    fn await_without_a_match_or_its_condition_found_nothing() {
+    fn await_finds_nothing_without_a_match_or_its_condition() {
         for (params, result, expected) in [
             (json!({}), json!({"success": true, "match_text": "ok"}), false),
             (json!({}), json!({"success": true, "match_text": null}), true),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn sleep_accepts_numbers_and_numeric_texts() {
+    fn sleep_accepts_numbers_and_numeric_strings() {
         let seconds = |value: Value| sleep_duration(&map(&json!({ "seconds": value })));
         assert_eq!(seconds(json!(1.5)), Ok(Duration::from_millis(1500)));
         assert_eq!(seconds(json!(" 2 ")), Ok(Duration::from_secs(2)));
@@ -184,6 +184,6 @@ mod tests {
             assert!(seconds(wrong.clone()).is_err(), "{wrong}");
         }
         let error = sleep_duration(&Map::new()).unwrap_err().to_string();
-        assert_eq!(error, "'seconds' of a sleep must be a number from 0 to 7200, not left out");
+        assert_eq!(error, "'seconds' of a sleep must be a number from 0 to 7200, not omitted");
     }
 }

@@ -279,12 +279,12 @@ impl Lookup for After<'_> {
         let is_accepted = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
         let group = || groups::named_group(result, name).filter(|_| may_be_named(name));
         let assigned = result.get(tool::ASSIGNED).and_then(|assigned| assigned.get(name));
-        let named = || {
+        let named_value = || {
             group().filter(|text| !text.is_null()).or_else(|| before.named_value(name).filter(|_| assigned.is_none()))
         };
         assigned
             .filter(|value| !value.is_null())
-            .or_else(named)
+            .or_else(named_value)
             .or_else(|| of_this_state().filter(is_accepted))
             .or_else(|| before.by_state.get(name))
             .or_else(|| standard().filter(is_accepted))
@@ -313,7 +313,7 @@ mod tests {
     const NOW: Rules = Rules::for_version(SEMANTICS_VERSION);
 
     fn map(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
         variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x", "note": null})));
         variables.record("b", &map(&json!({"success": true, "error": null, "match_text": null, "message": null})));
         variables.record("a", &map(&json!({"success": true, "match_text": null})));
-        assert_eq!(variables.get("error"), Some(&json!("broken")), "for a component that reports it later");
+        assert_eq!(variables.get("error"), Some(&json!("broken")), "the error is available to later states");
         assert_eq!(variables.get("a_error"), Some(&json!("broken")));
         assert_eq!(variables.get("match_text"), Some(&json!("x")));
         assert_eq!(variables.get("a_match_text"), Some(&json!("x")));
@@ -356,11 +356,11 @@ mod tests {
     #[test]
     fn lookahead_equals_the_recorded_result() {
         for rules in [Rules::for_version(3), NOW] {
-            looking_ahead(rules);
+            assert_lookahead_matches_record(rules);
         }
     }
 
-    fn looking_ahead(rules: Rules) {
+    fn assert_lookahead_matches_record(rules: Rules) {
         let initial = json!({"user": "ana", "b_x": "initial", "success": "initial", "message": "initial"});
         let mut variables = Variables::begin(rules, map(&initial));
         variables.record("a", &map(&json!({"success": false, "error": "broken", "b_x": 1, "message": "m"})));

@@ -57,7 +57,7 @@ impl Diff {
             print::json(&json!({"success": true, "from": before.0, "to": after.0, "changes": changes}))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let difference = line_diff::between((&before.0, &to_text(&before.1)?), (&after.0, &to_text(&after.1)?));
+        let difference = line_diff::diff_named((&before.0, &to_text(&before.1)?), (&after.0, &to_text(&after.1)?));
         if difference.is_empty() {
             print::remark(&format!("{} and {} do not differ", before.0, after.0));
         }

@@ -79,7 +79,7 @@ async def story(ctx):
     done = await ctx.run("install")
     asked = await ctx.run("shell", "read -p 'Name? ' n")
     found = [done["attributes"]["groups"]["version"], done["attributes"]["answers"], "w=wipe-7" in done["output"]]
-    return [done["success"], done["error"], found, asked["error_type"], "asks what no rule answers" in asked["error"]]
+    return [done["success"], done["error"], found, asked["error_type"], "a question that no rule answers" in asked["error"]]
 
 Workflow(id="story", session=session, fn=story)
 "#,

@@ -102,7 +102,7 @@ async fn unmatched_question_ends_a_dialogue() {
     let run = daemon.call(installer.verb("Overwrite it? [y/N] ", &json!("^Installed"))).await;
     assert_eq!(run.status, "failed", "{run:?}");
     let error = run.error.unwrap();
-    assert!(error.starts_with("State 'install' failed: the program asks what no rule answers: "), "{error}");
+    assert!(error.starts_with("State 'install' failed: the program asks a question that no rule answers: "), "{error}");
     assert!(error.ends_with("Overwrite it? [y/N]"), "{error}");
     daemon.stop().await;
 }

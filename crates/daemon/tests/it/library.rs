@@ -280,7 +280,10 @@ async fn broken_files_and_index_hide_nothing() {
     assert!(odd.success && odd.graph.is_none(), "{odd:?}");
     assert_eq!(
         odd.problems,
-        ["/states: a workflow has 1 to 100 states, not 0", "/initial_state: Initial state 'a' not found in states"]
+        [
+            "/states: a workflow must have 1 to 100 states, not 0",
+            "/initial_state: Initial state 'a' not found in states"
+        ]
     );
     let deleted = author.client.call(DeleteWorkflow { name: "half".to_owned() }).await.unwrap();
     assert!(deleted.success, "{deleted:?}");

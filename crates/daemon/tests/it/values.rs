@@ -246,7 +246,7 @@ async fn lists_and_objects_are_given_directly_or_as_json() {
     }
     for (variables, problem) in [
         (json!({"hosts": "a, b"}), "hosts=\"a, b\" must be a list, as JSON"),
-        (json!({"hosts": ["a", 2]}), "has item 1, which must be a text"),
+        (json!({"hosts": ["a", 2]}), "has item 1, which must be a string"),
         (json!({"hosts": []}), "must have at least 1 items"),
         (json!({"hosts": ["a"], "options": [1]}), "options=\"[1]\" must be an object, as JSON"),
         (json!({"hosts": null}), "argument hosts is missing"),

@@ -58,7 +58,7 @@ impl PtyNodes {
                 let message = "It is unknown whether the answer was typed.".to_owned();
                 return Err(PtyNodeError(ErrorType::Unknown, message));
             }
-            if let Some(result) = dialogue.hear(&turn_result) {
+            if let Some(result) = dialogue.handle_turn(&turn_result) {
                 break result;
             }
         };

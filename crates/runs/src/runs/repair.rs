@@ -191,5 +191,5 @@ impl Runs {
 fn difference(before: &Definition, after: &Definition) -> String {
     let text = |definition: &Definition| format!("{:#}\n", definition.document());
     let name = before.name().map_or("workflow", |name| name.as_str());
-    line_diff::between((name, &text(before)), (&format!("{name} (patched)"), &text(after)))
+    line_diff::diff_named((name, &text(before)), (&format!("{name} (patched)"), &text(after)))
 }

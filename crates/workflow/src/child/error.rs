@@ -5,7 +5,7 @@ use steplatch_ids::InvalidId;
 use super::DEFINITION;
 use crate::event::InvalidLimits;
 
-/// Problem of one parameter, or of the parameters together.
+/// Problem with one parameter, or with the parameters together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidChild {
     /// No parameter names the workflow.
@@ -17,8 +17,8 @@ pub(crate) enum InvalidChild {
     /// The definition is not an object.
     #[error("'{DEFINITION}' must be an object")]
     DefinitionNotObject,
-    /// The name is not text.
-    #[error("'workflow_name' must be a text")]
+    /// The name is not a string.
+    #[error("'workflow_name' must be a string")]
     NameNotText,
     /// The name is not valid for a workflow.
     #[error(transparent)]
@@ -44,7 +44,7 @@ impl InvalidChild {
     }
 }
 
-/// Reason that a parameter is not a limit of a run.
+/// Reason a parameter is not a valid limit for a run.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidLimit {
     /// The value is not a number.

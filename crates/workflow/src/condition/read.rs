@@ -73,7 +73,7 @@ fn read_word(
     };
     let test = word.test(|| {
         let Some(pattern) = pattern else {
-            diagnostics.error(&place.pointer, format!("condition \"{name}\" needs a 'pattern' beside it"));
+            diagnostics.error(&place.pointer, format!("condition \"{name}\" requires a 'pattern'"));
             return None;
         };
         PatternText::read(pattern, "'pattern'", diagnostics)
@@ -91,13 +91,14 @@ fn read_description(diagnostics: &mut Diagnostics, tools: &dyn ToolCatalog, plac
     let description = diagnostics.text(place, "'description'")?;
     let length = description.chars().count();
     if description.trim().is_empty() || length > MAX_DESCRIPTION_CHARS {
-        let message =
-            format!("what is to be judged has 1 to {MAX_DESCRIPTION_CHARS} characters, not {length} or only blanks");
+        let message = format!(
+            "'description' must have 1 to {MAX_DESCRIPTION_CHARS} characters and not only spaces, not {length}"
+        );
         diagnostics.error(&place.pointer, message);
         return None;
     }
     if description == NONE_OF_THESE {
-        let message = format!("'{NONE_OF_THESE}' is a choice that is there anyway");
+        let message = format!("'{NONE_OF_THESE}' is always offered as a choice");
         diagnostics.error(&place.pointer, message);
         return None;
     }

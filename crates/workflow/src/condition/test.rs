@@ -23,9 +23,9 @@ use crate::tool;
 #[schemars(rename = "Condition", deny_unknown_fields)]
 #[allow(dead_code, reason = "this type is described, never built")]
 pub(crate) struct ConditionKeys {
-    /// The action's success equals it
+    /// Success of the action must equal this value
     success: Option<bool>,
-    /// The pattern (Python's re) is found in match_text, a blank, and screen_content, or in one of them by itself; without both, on the screen of the terminal
+    /// The pattern (Python's re) is found in match_text, a space, and screen_content, or in one of them by itself; without both, on the screen of the terminal
     pattern_match: Option<String>,
     /// The pattern is not found
     pattern_not_match: Option<String>,
@@ -140,7 +140,7 @@ impl Test {
     fn read_contains(field: &str, place: &JsonPath<'_>, diagnostics: &mut Diagnostics) -> Option<Self> {
         let text = match place.value {
             Value::Bool(_) | Value::Number(_) => place.value.to_string(),
-            _ => diagnostics.text(place, "what 'field_contains' looks for")?.to_owned(),
+            _ => diagnostics.text(place, "the value of 'field_contains'")?.to_owned(),
         };
         Some(Self::FieldContains { field: field.to_owned(), text })
     }
@@ -150,7 +150,7 @@ impl Test {
         matches!(self, Self::TimeoutOccurred(true))
     }
 
-    /// Returns whether the test holds after an outcome; `None` if only a run can tell.
+    /// Returns whether the test holds after an outcome; `None` if this depends on the run.
     pub(crate) fn is_decided_by(&self, outcome: OutcomeKind) -> Option<bool> {
         match self {
             Self::Success(expected) => Some(outcome.is_success() == *expected),
@@ -202,7 +202,7 @@ impl Test {
         }
     }
 
-    /// Returns all texts with variables to replace.
+    /// Returns all strings with variables to replace.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Pattern { pattern: PatternText::Template(text), .. } | Self::FieldContains { text, .. } => vec![text],
@@ -310,7 +310,7 @@ fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value>
     })
 }
 
-/// Returns whether two JSON values are equal. Numbers are compared by value, and a text also equals the number or
+/// Returns whether two JSON values are equal. Numbers are compared by value, and a string also equals the number or
 /// boolean with the same notation.
 fn is_equal(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
@@ -349,7 +349,7 @@ mod tests {
             (json!({"a.b": 1, "a": {"b": 2}}), "a.b", json!(1), true),
             (json!({"a": 1}), "a.b.c", json!(1), false),
         ] {
-            let actual = field_of(result.as_object().expect("an object"), field).unwrap_or(&Value::Null);
+            let actual = field_of(result.as_object().expect("the value is an object"), field).unwrap_or(&Value::Null);
             assert_eq!(is_equal(actual, &expected), holds, "{field} of {result} equals {expected}");
         }
     }

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 /// Returns the contract of a workflow: `{arguments, return_values, description}`. Both sides have the form of
-/// [`contract_variables`]; a missing description is an empty text.
+/// [`contract_variables`]; a missing description is an empty string.
 #[must_use]
 pub fn workflow_signature(document: &Value) -> Map<String, Value> {
     let side = |key: &str| Value::Object(document.get(key).map(contract_variables).unwrap_or_default());

@@ -1,7 +1,7 @@
-//! The schema of a variable's value: a JSON Schema of a text.
+//! The schema of a variable's value: a JSON Schema for a string.
 //!
-//! A shell's variables are texts, so this module supports the keywords of JSON Schema that apply to texts. `type` reads
-//! a text as a number, a boolean, a list or an object (the last two as JSON). Other keywords are refused, not ignored.
+//! Shell variables are strings, so this module supports the JSON Schema keywords that apply to strings. `type` reads
+//! a string as a number, a boolean, a list or an object (the last two as JSON). Other keywords are refused, not ignored.
 //! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12/json-schema-validation>.
 
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ pub struct ValueSchema {
     item_count: (Option<u64>, Option<u64>),
 }
 
-/// The type of the value that a text denotes.
+/// The type of the value that a string denotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -50,7 +50,7 @@ enum Kind {
     Object,
 }
 
-/// Returns the list or object that a text denotes in JSON, if `kind` requires one; otherwise `None`.
+/// Parses the list or object that `kind` requires from a string with JSON; `None` if `kind` requires neither.
 pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     let value = || serde_json::from_str::<Value>(text).ok();
     match kind? {
@@ -60,7 +60,7 @@ pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     }
 }
 
-/// Reason that a schema is invalid, and the invalid keyword.
+/// Reason a schema is invalid, with the invalid keyword.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidSchema {
     pub(crate) keyword: &'static str,
@@ -99,7 +99,9 @@ impl ValueSchema {
         };
         let scalar = |keyword: &'static str, value: &Value| match value {
             Value::String(_) | Value::Number(_) | Value::Bool(_) => Ok(substitute::as_text(value)),
-            _ => Err(InvalidSchema::new(keyword, format!("'{keyword}' must have texts, numbers or booleans in it"))),
+            _ => {
+                Err(InvalidSchema::new(keyword, format!("'{keyword}' must contain only strings, numbers or booleans")))
+            }
         };
         let allowed = match (fields.get("const"), fields.get("enum")) {
             (Some(value), _) => Some(vec![scalar("const", value)?]),
@@ -111,12 +113,12 @@ impl ValueSchema {
         };
         let pattern = match fields.get("pattern").map(|pattern| pattern.as_str().map(Pattern::new)) {
             None => None,
-            Some(None) => return Err(InvalidSchema::new("pattern", "'pattern' must be a text")),
+            Some(None) => return Err(InvalidSchema::new("pattern", "'pattern' must be a string")),
             Some(Some(Err(error))) => return Err(InvalidSchema::new("pattern", error.to_string())),
             Some(Some(Ok(pattern))) => Some(pattern),
         };
         let length = |keyword: &'static str| match fields.get(keyword).map(Value::as_u64) {
-            Some(None) => Err(InvalidSchema::new(keyword, format!("'{keyword}' must be a whole number, not negative"))),
+            Some(None) => Err(InvalidSchema::new(keyword, format!("'{keyword}' must be a non-negative whole number"))),
             length => Ok(length.flatten()),
         };
         let bound = |keyword: &'static str| match fields.get(keyword).map(Value::as_f64) {
@@ -127,7 +129,7 @@ impl ValueSchema {
             None => None,
             Some(Value::Object(items)) => match items.keys().find(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
                 Some(keyword) => {
-                    return Err(InvalidSchema::new("items", format!("'{keyword}' is not understood in 'items'")));
+                    return Err(InvalidSchema::new("items", format!("'{keyword}' is not supported in 'items'")));
                 }
                 None => Some(Box::new(Self::read(items)?)),
             },
@@ -135,7 +137,7 @@ impl ValueSchema {
         };
         let list_keyword = ["items", "minItems", "maxItems"].into_iter().find(|keyword| fields.contains_key(*keyword));
         if let Some(keyword) = list_keyword.filter(|_| kind != Kind::List) {
-            return Err(InvalidSchema::new(keyword, format!("'{keyword}' goes with \"type\": \"array\"")));
+            return Err(InvalidSchema::new(keyword, format!("'{keyword}' requires \"type\": \"array\"")));
         }
         Ok(Self {
             kind,
@@ -202,10 +204,13 @@ impl ValueSchema {
         }
         let schema = self.items.as_ref()?;
         let mut problems = items.iter().enumerate().filter_map(|(index, item)| {
-            // Items have JSON types: only a string is a text.
-            let is_text = schema.kind != Kind::Text || item.is_string();
-            let problem =
-                if is_text { schema.problem(&substitute::as_text(item)) } else { Some("must be a text".to_owned()) };
+            // Items have JSON types: `Kind::Text` requires a string.
+            let has_json_type = schema.kind != Kind::Text || item.is_string();
+            let problem = if has_json_type {
+                schema.problem(&substitute::as_text(item))
+            } else {
+                Some("must be a string".to_owned())
+            };
             Some(format!("has item {index}, which {}", problem?))
         });
         problems.next()
@@ -218,11 +223,11 @@ mod tests {
     use serde_json::json;
 
     fn schema(value: &Value) -> Result<ValueSchema, InvalidSchema> {
-        ValueSchema::read(value.as_object().expect("an object"))
+        ValueSchema::read(value.as_object().expect("the value is an object"))
     }
 
     #[test]
-    fn value_is_checked_in_its_text_form() {
+    fn value_is_checked_as_a_string() {
         for (words, value, expected) in [
             (json!({}), "anything", None),
             (json!({"type": "integer", "minimum": 1, "maximum": 9}), "5", None),
@@ -248,7 +253,7 @@ mod tests {
             (
                 json!({"type": "array", "items": {"type": "string"}}),
                 r#"["a", 2]"#,
-                Some("has item 1, which must be a text"),
+                Some("has item 1, which must be a string"),
             ),
             (
                 json!({"type": "array", "items": {"type": "integer", "minimum": 1}}),
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatched_value_is_refused_by_name() {
+    fn invalid_schema_names_its_keyword() {
         for (words, word) in [
             (json!({"type": "null"}), "type"),
             (json!({"type": ["string"]}), "type"),

@@ -148,11 +148,11 @@ mod tests {
             (name.to_owned(), json!({"action": action(kind), "transitions": transitions}))
         };
         let all: Map<String, Value> = states.iter().map(state).collect();
-        let first = states[0].split([' ', ':']).next().expect("a name");
+        let first = states[0].split([' ', ':']).next().expect("the state has a name");
         let document = json!({"initial_state": first, "states": all});
         let definition = Definition::parse(&document, &NoTools).unwrap_or_else(|problems| panic!("{problems}"));
         let gateless = GatelessNames { workflows: ["quiet".to_owned()].into(), nodes: ["build".to_owned()].into() };
-        let approvals = Approvals::new(&definition, definition.state(at).expect("a state"), &gateless);
+        let approvals = Approvals::new(&definition, definition.state(at).expect("the state exists"), &gateless);
         let names = definition.states().iter().map(State::name);
         names.filter(|name| approvals.passes_gate(name)).map(str::to_owned).collect()
     }
@@ -188,11 +188,15 @@ mod tests {
         let machine = ["q human: go stop", "go: check", "check: done", "done", "stop: tidy", "tidy"];
         assert_eq!(states_behind(&machine, "go"), ["go", "stop", "tidy"]);
         assert_eq!(states_behind(&machine, "check"), ["go", "stop", "tidy"]);
-        assert_eq!(states_behind(&machine, "stop"), ["go", "check", "done", "stop"], "they have refused");
-        assert_eq!(states_behind(&machine, "tidy"), ["go", "check", "done", "stop"], "they have refused");
-        let again = ["q human: go", "go: check", "check: go done", "done"];
-        assert_eq!(states_behind(&again, "check"), [""; 0], "the machine itself leads there");
+        assert_eq!(states_behind(&machine, "stop"), ["go", "check", "done", "stop"], "the person refused to go on");
+        assert_eq!(states_behind(&machine, "tidy"), ["go", "check", "done", "stop"], "the person refused to go on");
+        let checked_repetition = ["q human: go", "go: check", "check: go done", "done"];
+        assert_eq!(
+            states_behind(&checked_repetition, "check"),
+            [""; 0],
+            "a transition of the machine leads to the state"
+        );
         let twice = ["q human: go", "go: go done", "done"];
-        assert_eq!(states_behind(&twice, "go"), [""; 0], "the machine repeats it");
+        assert_eq!(states_behind(&twice, "go"), [""; 0], "the machine repeats the state by itself");
     }
 }

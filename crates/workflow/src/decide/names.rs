@@ -1,4 +1,4 @@
-//! Error texts for placeholders without a value.
+//! Error messages for placeholders without a value.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::definition::Definition;
 use crate::history::History;
 use crate::substitute::Lookup;
 
-/// Returns the error for `{name}` without a value: the reason, and the notation of `{name}` as a literal text.
+/// Returns the error for `{name}` without a value: the reason, and the notation for a literal `{name}`.
 pub(super) fn missing_value_error(
     definition: &Definition,
     history: &History,

@@ -13,7 +13,7 @@ use crate::items::{ForEach, ForEachParallel, ItemsError};
 use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept_result, left_open};
 use crate::substitute::Lookup;
 
-/// Reason that a state with items cannot be entered.
+/// Reason a state with items cannot be entered.
 pub(super) enum EntryError {
     /// The placeholder with this name has no value.
     Unresolved(String),

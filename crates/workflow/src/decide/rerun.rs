@@ -12,7 +12,7 @@ use crate::event::{Event, Outcome};
 use crate::history::{Gate, History};
 use crate::question::AnsweredBy;
 
-/// Reason that a run cannot take over the results of an earlier run.
+/// Reason a run cannot take over the results of an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TakeOverError {
     /// The run has fewer visits to the state.
@@ -51,7 +51,7 @@ pub enum TakeOverError {
     Finally(String),
     /// A state with recorded results has changed.
     #[error(
-        "state '{changed}' came before '{state}' and has changed, so its result may be another one now; begin at '{changed}' or before it"
+        "state '{changed}' came before '{state}' and has changed, so its result may differ now; begin at '{changed}' or before it"
     )]
     Changed {
         /// The state to begin at.
@@ -61,11 +61,11 @@ pub enum TakeOverError {
     },
     /// The arguments, the host or the initial state have changed.
     #[error(
-        "the workflow begins in another way now: its {0} changed, so the recorded results may be others; run it again as a whole"
+        "the start of the workflow differs now: its {0} changed, so the recorded results may be invalid; run the whole workflow again"
     )]
     OtherBeginning(&'static str),
     /// The definition no longer has the state.
-    #[error("the workflow has no state '{0}' any more")]
+    #[error("the workflow no longer has the state '{0}'")]
     Unknown(String),
 }
 
@@ -161,8 +161,8 @@ impl RecordedPart {
         let opened_by = |session: &str| {
             self.events.iter().find_map(|event| match event {
                 Event::StateCompleted { step, outcome: Outcome::Finished { result }, .. } => {
-                    let opened = result.get("session_id").and_then(Value::as_str);
-                    opened.is_some_and(|opened| opened == session).then(|| step.place.clone())
+                    let session_id = result.get("session_id").and_then(Value::as_str);
+                    session_id.is_some_and(|session_id| session_id == session).then(|| step.place.clone())
                 }
                 _ => None,
             })

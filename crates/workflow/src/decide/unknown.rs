@@ -26,8 +26,8 @@ const QUESTION_ENDS: [&str; 3] = [r" *\Z", r"\s*\Z", " *$"];
 /// Minimum similarity of the nearest line, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.2;
 
-/// Returns the states at which a run may continue: the first successor, the state itself, and all other states. Only a
-/// person may choose a state behind a gate for a person; otherwise an agent could pass the gate.
+/// Returns the states where a run may continue: the first successor, the state itself, and all other states. Only a
+/// person may choose a state past a gate for a person; otherwise an agent could bypass the gate.
 pub(crate) fn choices(definition: &Definition, state: &State, gateless: &GatelessNames) -> Vec<Choice> {
     let approvals = Approvals::new(definition, state, gateless);
     let choice = |description: String, to: &str| Choice {

@@ -35,9 +35,9 @@ pub trait ToolCatalog {
         false
     }
 
-    /// Returns whether a parameter is a text or consists of texts.
+    /// Returns whether a parameter is a string or consists of strings.
     ///
-    /// In such a parameter, `"{exit_code}"` becomes the text `"0"`; in others it becomes the number `0`.
+    /// In such a parameter, `"{exit_code}"` becomes the string `"0"`; in others it becomes the number `0`.
     fn takes_text(&self, tool: &str, param: &str) -> bool {
         let _ = (tool, param);
         false

@@ -105,7 +105,7 @@ impl Diagnostics {
             }
             let export = self.boolean(&place, "'export'");
             if export == Some(true) && !is_of_environment(name) {
-                self.error(&place.pointer, "an argument is exported only if its name is in capitals");
+                self.error(&place.pointer, "an argument is exported only if its name is in capital letters");
             }
             export
         });
@@ -126,7 +126,7 @@ impl Diagnostics {
                 .is_none_or(|schema| !matches!(schema.value["type"].as_str(), Some("array" | "object")))
         {
             let message =
-                format!("'default' must be a text, not {}, unless its schema has that type", kind(place.value));
+                format!("'default' must be a string, not {}, unless its schema has that type", kind(place.value));
             self.error(&place.pointer, message);
         }
         if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
@@ -153,7 +153,7 @@ impl Diagnostics {
                 None
             }
             Value::Null => {
-                self.error(&place.pointer, format!("'default' must be a text, not {}", kind(place.value)));
+                self.error(&place.pointer, format!("'default' must be a string, not {}", kind(place.value)));
                 None
             }
             value => Some(substitute::as_text(value)),
@@ -165,7 +165,7 @@ impl Diagnostics {
         let mut is_valid = true;
         for keyword in object.fields.keys().filter(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
             let suggestion = suggestion_or_known(keyword, KEYWORDS.iter().copied());
-            let message = format!("'{keyword}' is not understood in the schema of a variable{suggestion}");
+            let message = format!("'{keyword}' is not supported in the schema of a variable{suggestion}");
             self.error(&format!("{}/{}", object.pointer, super::document::escaped(keyword)), message);
             is_valid = false;
         }

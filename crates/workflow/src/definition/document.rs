@@ -65,7 +65,7 @@ impl Diagnostics {
     pub(crate) fn text<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<&'v str> {
         let text = place.value.as_str();
         if text.is_none() {
-            self.error(&place.pointer, format!("{what} must be a text, not {}", kind(place.value)));
+            self.error(&place.pointer, format!("{what} must be a string, not {}", kind(place.value)));
         }
         text
     }
@@ -122,8 +122,8 @@ pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) if text.chars().count() <= 40 => format!("the text {value}"),
-        Value::String(_) => "a text".to_owned(),
+        Value::String(text) if text.chars().count() <= 40 => format!("the string {value}"),
+        Value::String(_) => "a string".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     }
@@ -183,7 +183,7 @@ const MAX_COMPARED_BYTES: usize = 128;
 /// Returns the end of a message with the known word that an unknown word probably means: `, did you mean
 /// 'transitions'?`
 ///
-/// Returns an empty text if no word is similar enough.
+/// Returns an empty string if no word is similar enough.
 pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
     nearest(unknown, known).map(|candidate| format!(", did you mean '{candidate}'?")).unwrap_or_default()
 }
@@ -205,7 +205,7 @@ fn all_known<'k>(known: impl Iterator<Item = &'k str>) -> String {
 }
 
 fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // A long text is not a typing mistake, and the comparison of long texts is slow.
+    // A long word is not a typing mistake, and the comparison of long words is slow.
     let is_comparable = |text: &str| text.len() <= MAX_COMPARED_BYTES;
     known
         .filter(|candidate| is_comparable(candidate) && is_comparable(unknown))

@@ -199,7 +199,7 @@ mod tests {
             state
         };
         assert_eq!(ends(&state(json!({}))), "fails", "a missing match fails a run");
-        assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may be gone");
+        assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may have closed");
         let nap = |more: Value| {
             json!({"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 1,
             "transitions": [{"condition": "success", "next_state": "a"}], "on_timeout": more})

@@ -9,9 +9,9 @@ use crate::{dialogue, tool};
 /// Returns a warning for every input that looks like a command, does not end with a line feed, and precedes a wait for
 /// the command's output.
 pub(super) fn warnings(states: &[State]) -> Vec<Problem> {
-    let typed = states.iter().filter(|state| state.action.tool == tool::SEND_INPUT);
+    let inputs = states.iter().filter(|state| state.action.tool == tool::SEND_INPUT);
     let answers = states.iter().filter(|state| state.action.tool == tool::DIALOGUE).flat_map(dialogue_warnings);
-    typed.filter_map(|state| warning(state, states)).chain(answers).collect()
+    inputs.filter_map(|state| warning(state, states)).chain(answers).collect()
 }
 
 /// Returns a warning for every text of a dialogue without a line feed or a key at its end.
@@ -39,11 +39,11 @@ fn warning(state: &State, states: &[State]) -> Option<Problem> {
     if has_keys || !is_unentered_command(text) {
         return None;
     }
-    let next = state.transitions.iter().filter_map(|transition| {
+    let next_waits = state.transitions.iter().filter_map(|transition| {
         states.iter().find(|next| next.name == transition.next_state && next.action.tool == tool::AWAIT_OUTPUT)
     });
     let mut waits =
-        std::iter::once(state).filter(|state| tool::waits(tool::SEND_INPUT, &state.action.params)).chain(next);
+        std::iter::once(state).filter(|state| tool::waits(tool::SEND_INPUT, &state.action.params)).chain(next_waits);
     let awaits_output = |wait: &&State| {
         let awaits_prompt = wait.action.params.get("until").is_some_and(|until| *until == "prompt");
         awaits_prompt || text.contains(' ')

@@ -19,7 +19,7 @@ pub(super) fn advice(states: &[State]) -> Option<Problem> {
     }
     let gate = states.iter().find(|state| asks_person(state))?;
     let pointer = format!("/states/{}/action", escaped(&gate.name));
-    let message = "a person is asked, and the run goes on in the terminal of whoever starts it, where functions, aliases or PATH may be \
+    let message = "a person is asked, and the run then acts in the terminal of its starter, where functions, aliases or PATH may be \
                    prepared; begin with a state that opens a fresh one (open_terminal)";
     Some(Problem::warning(pointer, message))
 }
@@ -73,12 +73,12 @@ mod tests {
         let (wait, open) =
             (json!({"tool": "sleep", "params": {"seconds": 1}}), json!({"tool": "open_terminal", "params": {}}));
         let run = json!({"tool": "run_command", "params": {"command": "make release"}});
-        let there = json!({"tool": "run_command", "params": {"command": "make release", "host": "build"}});
+        let remote_run = json!({"tool": "run_command", "params": {"command": "make release", "host": "build"}});
         let (human, agent) = (json!({"prompt": "Release?"}), json!({"prompt": "Release?", "answered_by": "agent"}));
         assert!(advised(&wait, &human, &run));
-        assert!(!advised(&open, &human, &run), "it opens one");
-        assert!(!advised(&wait, &agent, &run), "an agent is asked");
-        assert!(!advised(&wait, &human, &wait), "it acts in none");
-        assert!(!advised(&wait, &human, &there), "a shell on another machine is a fresh one");
+        assert!(!advised(&open, &human, &run), "the machine opens a terminal");
+        assert!(!advised(&wait, &agent, &run), "an agent may answer");
+        assert!(!advised(&wait, &human, &wait), "the machine acts in no terminal");
+        assert!(!advised(&wait, &human, &remote_run), "a shell on a remote host is always new");
     }
 }

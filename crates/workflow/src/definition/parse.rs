@@ -40,7 +40,7 @@ pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definit
     let bytes = json_length(document);
     if bytes > MAX_DOCUMENT_BYTES {
         // Report no other problems: there could be as many as bytes.
-        let message = format!("the definition takes {bytes} bytes, at most {MAX_DOCUMENT_BYTES} are read");
+        let message = format!("the definition takes {bytes} bytes, more than the maximum of {MAX_DOCUMENT_BYTES}");
         return Err(Problems::new(vec![Problem::error("", message)]));
     }
     parse_at(document, tools, 0)
@@ -62,11 +62,11 @@ fn json_length(document: &Value) -> usize {
     }
 
     let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, document).expect("a counter accepts everything");
+    serde_json::to_writer(&mut counter, document).expect("the counter accepts all bytes");
     counter.0
 }
 
-/// Returns whether a text or a key of a value contains this word.
+/// Returns whether a string or a key in a value contains this word.
 fn mentions(value: &Value, word: &str) -> bool {
     match value {
         Value::String(text) => text.contains(word),
@@ -113,7 +113,8 @@ impl Reader<'_> {
         let states = states.and_then(|place| self.diagnostics.free_object(&place, "'states'"))?;
         if states.fields.is_empty() || states.fields.len() > MAX_STATES {
             let count = states.fields.len();
-            self.diagnostics.error(&states.pointer, format!("a workflow has 1 to {MAX_STATES} states, not {count}"));
+            self.diagnostics
+                .error(&states.pointer, format!("a workflow must have 1 to {MAX_STATES} states, not {count}"));
         }
         if states.fields.len() > MAX_CHECKED_STATES {
             // The search for a similar key for each state would take too long.
@@ -194,7 +195,7 @@ impl Reader<'_> {
     fn host(&mut self, place: &JsonPath<'_>) -> Option<String> {
         let host = self.diagnostics.text(place, "'host'")?;
         if host.trim().is_empty() {
-            self.diagnostics.error(&place.pointer, "'host' is empty; omit it for this machine");
+            self.diagnostics.error(&place.pointer, "'host' must not be empty; omit it for this computer");
         }
         Some(host.to_owned())
     }
@@ -224,7 +225,7 @@ impl Reader<'_> {
         let well_formed = (1..=MAX_NAME_CHARS).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
-            let message = format!("'{name}' is not a name for a state (1 to {MAX_NAME_CHARS} letters, digits or '_')");
+            let message = format!("'{name}' is not a valid state name (1 to {MAX_NAME_CHARS} letters, digits or '_')");
             self.diagnostics.error(&place.pointer, message);
         }
         let object = self.diagnostics.object(place, "a state", &STATE_KEYS)?;
@@ -262,7 +263,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads the reaction of a state to an unexpected result.
+    /// Reads the `on_unknown` of a state.
     fn on_unknown(&mut self, place: &JsonPath<'_>) -> bool {
         let word = self.diagnostics.text(place, "'on_unknown'");
         if word.is_some_and(|word| !matches!(word, "ask" | "fail")) {
@@ -274,8 +275,7 @@ impl Reader<'_> {
     /// Reads the items of a state: an object, or the items alone.
     fn for_each(&mut self, place: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
         if let Some(action) = action.filter(|action| items::UNREPEATABLE_TOOLS.contains(&action.tool.as_str())) {
-            self.diagnostics
-                .error(&place.pointer, format!("a {} cannot be done for each of several items", action.tool));
+            self.diagnostics.error(&place.pointer, format!("a {} cannot be repeated for several items", action.tool));
         }
         let with_defaults = |items: &Value| ForEach {
             items: items.clone(),
@@ -289,7 +289,7 @@ impl Reader<'_> {
                 let object = self.diagnostics.object(place, "'for_each'", &FOR_EACH_KEYS)?;
                 let items = self.diagnostics.required(&object, "items")?;
                 if !matches!(items.value, Value::String(_) | Value::Array(_)) {
-                    let message = format!("'items' is a list, or a text with lines, not {}", kind(items.value));
+                    let message = format!("'items' must be a list, or text with lines, not {}", kind(items.value));
                     self.diagnostics.error(&items.pointer, message);
                 }
                 let name = object.get("as").and_then(|place| self.item_name(&place));
@@ -307,7 +307,7 @@ impl Reader<'_> {
         if let Value::Array(items) = &for_each.items
             && items.len() > for_each.max_items as usize
         {
-            let message = format!("{} items are more than the {} of max_items", items.len(), for_each.max_items);
+            let message = format!("{} items exceed the max_items of {}", items.len(), for_each.max_items);
             self.diagnostics.error(&place.pointer, message);
         }
         Some(for_each)
@@ -323,7 +323,7 @@ impl Reader<'_> {
             return None;
         };
         if action.is_some_and(|action| action.tool != tool::RUN_WORKFLOW) {
-            let message = "only a run_workflow is done for several items at once: put the states into a workflow of their \
+            let message = "only a run_workflow can process several items at once: put the states into a workflow of their \
                            own, which gets a terminal for each item";
             self.diagnostics.error(&place.pointer, message);
         }
@@ -350,7 +350,7 @@ impl Reader<'_> {
             && !STANDARD_NAMES.contains(&name);
         if !is_name {
             let message =
-                format!("'{name}' is not a name for an item: letters, digits or '_', and no standard variable");
+                format!("'{name}' is not a valid item name: use letters, digits or '_', and no standard variable");
             self.diagnostics.error(&place.pointer, message);
         }
         Some(name.to_owned())
@@ -361,7 +361,7 @@ impl Reader<'_> {
         let max_items = max_items.filter(|max_items| (1..=items::MAX_ITEMS).contains(max_items));
         if max_items.is_none() {
             let message =
-                format!("'max_items' is a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(place.value));
+                format!("'max_items' must be a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(place.value));
             self.diagnostics.error(&place.pointer, message);
         }
         max_items
@@ -384,7 +384,7 @@ impl Reader<'_> {
         let visits = place.value.as_u64().filter(|visits| MAX_VISITS_RANGE.contains(visits));
         if visits.is_none() {
             let (min, max) = (MAX_VISITS_RANGE.start(), MAX_VISITS_RANGE.end());
-            let message = format!("'max_visits' is a whole number from {min} to {max}, not {}", kind(place.value));
+            let message = format!("'max_visits' must be a whole number from {min} to {max}, not {}", kind(place.value));
             self.diagnostics.error(&place.pointer, message);
         }
         visits.and_then(|visits| u32::try_from(visits).ok())
@@ -400,7 +400,7 @@ impl Reader<'_> {
         let seconds = place.value.as_f64().filter(|seconds| TIMEOUT_SECONDS.contains(seconds));
         if seconds.is_none() {
             let message = format!(
-                "a timeout is a number of seconds from {} to {}, not {}",
+                "a timeout must be a number of seconds from {} to {}, not {}",
                 TIMEOUT_SECONDS.start(),
                 TIMEOUT_SECONDS.end(),
                 kind(place.value)
@@ -534,12 +534,12 @@ impl Reader<'_> {
             }
             Some(place) => Condition::read(&mut self.diagnostics, self.tools, &place, object.get("pattern").as_ref()),
         };
-        let next = self.diagnostics.required(&object, "next_state")?;
-        let next_state = self.diagnostics.text(&next, "'next_state'")?;
+        let next_state_place = self.diagnostics.required(&object, "next_state")?;
+        let next_state = self.diagnostics.text(&next_state_place, "'next_state'")?;
         if !known.fields.contains_key(next_state) {
             let hint = suggestion(next_state, known.fields.keys().map(String::as_str));
             let message = format!("State '{state}' references non-existent state '{next_state}'{hint}");
-            self.diagnostics.error(&next.pointer, message);
+            self.diagnostics.error(&next_state_place.pointer, message);
         }
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
     }
@@ -583,16 +583,18 @@ fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
 
 fn check_set(params: &Map<String, Value>) -> Vec<Problem> {
     if params.is_empty() {
-        return vec![Problem::error("", "a set names the variables: {\"name\": value, …}")];
+        return vec![Problem::error("", "a set must name the variables: {\"name\": value, …}")];
     }
     let is_start = |character: char| character.is_alphabetic() || character == '_';
     let is_part = |character: char| character.is_alphanumeric() || "_-".contains(character);
     let well_formed = |name: &str| name.starts_with(is_start) && name.chars().all(is_part);
     let problem = |name: &String| {
         let message = if !well_formed(name) {
-            format!("'{name}' is not a name for a variable: letters, digits, '_' and '-', with a letter or '_' first")
+            format!(
+                "'{name}' is not a valid variable name: use letters, digits, '_' and '-', with a letter or '_' first"
+            )
         } else if !may_be_named(name) {
-            format!("'{name}' is set by actions; choose another name")
+            format!("'{name}' is reserved for results of actions; choose another name")
         } else {
             return None;
         };

@@ -1,11 +1,11 @@
-//! Problems of a definition.
+//! Problems in a definition.
 
 use std::error::Error;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One problem of a document.
+/// One problem in a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// A JSON pointer into the document; empty for the whole document.
@@ -52,7 +52,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The problems of a definition: at least one error, and the warnings.
+/// The problems in a definition: at least one error, and the warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Problems(Vec<Problem>);

@@ -36,7 +36,7 @@ pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[Sta
             let message = format!("State '{name}' cannot be reached from the initial state '{initial}'");
             warnings.push(Problem::warning(pointer, message));
         } else if !can_end.contains(name.as_str()) {
-            let message = format!("State '{name}' cannot reach an end: every way from it goes on");
+            let message = format!("State '{name}' cannot reach an end: every path from it continues");
             warnings.push(Problem::warning(pointer, message));
         }
     }
@@ -56,12 +56,12 @@ impl State {
 
 /// Returns the transitive closure of `next` from the states `start`, including them.
 fn closure<'s>(start: Vec<&'s str>, next: impl Fn(&str) -> Vec<&'s str>) -> BTreeSet<&'s str> {
-    let mut seen = BTreeSet::new();
+    let mut reached = BTreeSet::new();
     let mut pending = start;
     while let Some(name) = pending.pop() {
-        if seen.insert(name) {
+        if reached.insert(name) {
             pending.extend(next(name));
         }
     }
-    seen
+    reached
 }

@@ -164,10 +164,10 @@ fn write_section(page: &mut String, level: usize, title: &str, schema: &Value) {
 }
 
 fn kind(schema: &Value) -> String {
-    let named = |value: &Value| value.as_str().filter(|name| *name != "null").map(str::to_owned);
+    let type_name = |value: &Value| value.as_str().filter(|name| *name != "null").map(str::to_owned);
     let kinds: Vec<String> = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().filter_map(named).collect(),
-        kind => named(kind).into_iter().collect(),
+        Value::Array(kinds) => kinds.iter().filter_map(type_name).collect(),
+        kind => type_name(kind).into_iter().collect(),
     };
     if let Some(words) = schema["enum"].as_array() {
         return words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");

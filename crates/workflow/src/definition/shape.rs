@@ -28,7 +28,7 @@ pub(crate) const MAX_DESCRIPTION_CHARS: usize = 500;
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Machine {
-    /// Address of this schema, for editors
+    /// URL of this schema, for editors
     #[serde(rename = "$schema")]
     editor_schema: Option<String>,
     /// Name of the workflow
@@ -43,14 +43,14 @@ pub(super) struct Machine {
     /// Environment variables that the shell must have after the last state
     #[schemars(default, schema_with = "contract")]
     return_values: Option<BTreeMap<String, Variable>>,
-    /// Machine on which its terminals are opened, by its configured name; a state may name another one
+    /// Configured name of the host on which the terminals are opened; a state may name another host
     host: Option<String>,
     /// First state of a run
     initial_state: String,
     /// State that cleans up when the run completes or fails; the run ends with the path from this state
     #[serde(rename = "finally")]
     finally_state: Option<String>,
-    /// The states by name
+    /// States, by name
     #[schemars(schema_with = "states")]
     states: BTreeMap<String, State>,
 }
@@ -68,18 +68,18 @@ enum Variable {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct VariableEntry {
-    /// The same as its key; may be omitted
+    /// Name of the variable; must equal its key, and may be omitted
     name: Option<String>,
     /// Purpose of the variable
     description: Option<String>,
-    /// True if it must be set (default true)
+    /// True if the variable must be set (default true)
     required: Option<bool>,
-    /// Its value if the shell has none
+    /// Value if the shell has none
     #[schemars(default, schema_with = "any_value")]
     default: Option<Value>,
-    /// True if its value must not be shown
+    /// True if the value must not be shown
     secret: Option<bool>,
-    /// For a return value: text with variables that is its value; without it, the value is read from the shell
+    /// For a return value: template with variables for the value; without it, the value is read from the shell
     from: Option<String>,
     /// For an argument: true to export it to the environment of the terminal (default true; false for a secret, which {NAME} inserts)
     export: Option<bool>,
@@ -97,12 +97,12 @@ pub(super) struct State {
     /// Transitions from the state: the first one that holds is taken. If none holds, the run completes, or fails if the action failed
     #[schemars(length(max = MAX_TRANSITIONS))]
     transitions: Option<Vec<Transition>>,
-    /// Machine on which the state opens its terminal, instead of that of the workflow
+    /// Host on which the state opens its terminal, instead of the workflow's host
     host: Option<String>,
     /// Time limit of the state in seconds
     #[schemars(range(min = 0.1, max = 7200.0))]
     timeout: Option<f64>,
-    /// The same as timeout
+    /// Alias of timeout
     #[schemars(range(min = 0.1, max = 7200.0))]
     timeout_seconds: Option<f64>,
     /// Maximum number of visits to the state; {visits} is the number so far
@@ -152,7 +152,7 @@ pub(super) struct ForEach {
     /// For a run_workflow: number of concurrent runs, each with its own terminal (default: one after the other)
     #[schemars(range(min = 1, max = 32))]
     max_parallel: Option<u32>,
-    /// With max_parallel: the first failure cancels the others (default false)
+    /// With max_parallel: the first failure cancels the other runs (default false)
     fail_fast: Option<bool>,
 }
 
@@ -162,7 +162,7 @@ pub(super) struct ForEach {
 pub(super) struct Action {
     /// Name of the tool
     tool: String,
-    /// Its parameters; {name} is a variable
+    /// Parameters of the tool; {name} is a variable
     params: Option<Map<String, Value>>,
 }
 
@@ -172,7 +172,7 @@ pub(super) struct Action {
 #[schemars(extend("if" = {"properties": {"condition": {"enum": ["pattern_match", "pattern_no_match"]}}, "required": ["condition"]}))]
 #[schemars(extend("then" = {"properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}))]
 pub(super) struct Transition {
-    /// Condition under which it is taken; {} always holds
+    /// Condition for the transition; {} always holds
     condition: AnyCondition,
     /// Pattern for the words pattern_match and pattern_no_match
     pattern: Option<String>,
@@ -187,26 +187,26 @@ enum AnyCondition {
     Word(Word),
 }
 
-/// Answer the questions of the program in the terminal by rules, in whatever order they come. It succeeds when `until` is
-/// found; it fails at a question that no rule answers, at the program's end, and when the time is up.
+/// Answer the questions of the program in the terminal by rules, in any order. Succeeds when `until` is
+/// found; fails at a question that no rule answers, if the program exits, and at the timeout.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Dialogue {
-    /// Answers to questions: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers)
+    /// Answers to questions: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (maximum number of answers)
     #[schemars(length(min = 1, max = MAX_RULES))]
     rules: Vec<Rule>,
-    /// Pattern that ends it, or several: {"field_equals": {"pattern": …}} states which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0
+    /// Pattern or patterns that end the dialogue; test which one matched with {"field_equals": {"pattern": …}}. Without it, the shell's prompt or the exit of the program ends the dialogue, and the exit code must be 0
     #[schemars(default, schema_with = "patterns")]
     until: Option<Value>,
-    /// Text that is typed first, such as the command that asks
+    /// Text to type first, such as the command that asks the questions
     input_text: Option<String>,
-    /// Seconds that it may take in all (default 60)
+    /// Maximum total time in seconds (default 60)
     #[schemars(range(min = 0.1, max = MAX_TIMEOUT_SECONDS))]
     timeout: Option<f64>,
-    /// Answers that it types at most (default 20)
+    /// Maximum number of answers (default 20)
     #[schemars(range(min = 1, max = MAX_ANSWERS))]
     max_answers: Option<u32>,
-    /// Terminal to work in (default: that of the run)
+    /// Terminal to work in (default: the terminal of the run)
     session_id: Option<String>,
 }
 
@@ -214,18 +214,18 @@ pub(super) struct Dialogue {
 #[derive(JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub(super) struct Rule {
-    /// Pattern of the question, looked for behind the line of the last one
+    /// Pattern of the question, searched after the line of the previous question
     when: String,
-    /// Text to type; \n is Enter, {groups.1} and named groups are what the pattern matched
+    /// Text to type; \n is Enter, {groups.1} and named groups are the matches of the groups of the pattern
     #[serde(rename = "type")]
     text: Option<String>,
     /// Key, or list of keys, to press after the text
     #[schemars(default, schema_with = "patterns")]
     press: Option<Value>,
-    /// true: the text is hidden. A name: the secret argument that is typed, with Enter
+    /// true: the text is hidden. A name: the secret argument to type, followed by Enter
     #[schemars(default, schema_with = "secret")]
     secret: Option<Value>,
-    /// Number of times that it answers
+    /// Maximum number of uses of the rule
     #[schemars(default, schema_with = "times")]
     times: Option<u32>,
 }
@@ -239,7 +239,7 @@ pub(super) struct Sleep {
     seconds: f64,
 }
 
-/// Give variables values, of any form: each parameter is a variable. {name} stands for it from there on.
+/// Set variables to values of any form: each parameter is a variable. Later states use it as {name}.
 #[derive(JsonSchema)]
 pub(super) struct Set {}
 
@@ -252,69 +252,69 @@ pub(super) struct Return {
     result: Option<Value>,
 }
 
-/// Do not succeed: a state without a transition for that ends the run as failed, with this message.
+/// Fail: without a transition for the failure, the run fails with this message.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Fail {
-    /// Message about what went wrong, for its readers
+    /// Message for readers: the reason for the failure
     message: String,
 }
 
-/// Ask a person or an agent, and wait for the answer: it is the result's `answer`, and the variable of that name.
-/// Without an answer in time, the state has timed out. The time of the run stands still meanwhile.
+/// Ask a person or an agent, and wait for the answer, which is the result's `answer` and the variable `answer`.
+/// Without an answer in time, the state times out. The clock of the run is stopped in the meantime.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Gate {
-    /// The question
+    /// Question to ask
     prompt: String,
-    /// The choices; without them, any text is an answer
+    /// Possible answers; if omitted, any text is an answer
     choices: Option<Vec<String>>,
-    /// Form to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" | "number" | "integer" |
+    /// Form to fill in instead: {"type": "object", "properties": {NAME: {"type": "string" | "number" | "integer" |
     /// "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result
     form: Option<Map<String, Value>>,
-    /// Seconds to wait (0 to 31536000; default: for ever)
+    /// Seconds to wait (0 to 31536000; default: no limit)
     timeout: Option<f64>,
     /// Person or agent that may answer: human (default), agent or anyone
     answered_by: Option<String>,
 }
 
-/// Run another workflow, and take its end for a result. Give either workflow_definition or workflow_name.
+/// Run another workflow; its outcome is the result. Specify either workflow_definition or workflow_name.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct RunWorkflow {
-    /// The workflow itself; its placeholders are its own
+    /// Inline definition of the workflow; its placeholders belong to the nested run
     #[schemars(default, schema_with = "whole_machine")]
     workflow_definition: Option<Map<String, Value>>,
     /// Name of a saved workflow
     workflow_name: Option<String>,
-    /// Terminal to work in (default: that of this run)
+    /// Terminal to work in (default: the terminal of this run)
     session_id: Option<String>,
-    /// Variables that it begins with; it knows no others
+    /// Initial variables of the nested run; it has no others
     initial_variables: Option<Map<String, Value>>,
-    /// States that it may execute (default 100)
+    /// Maximum number of states to execute (default 100)
     #[schemars(range(min = 1, max = 1000))]
     max_states: Option<u32>,
-    /// Seconds that it may take (default 1800)
+    /// Time limit in seconds (default 1800)
     #[schemars(range(min = 1.0, max = 7200.0))]
     execution_timeout: Option<f64>,
-    /// Leave its terminals open when it fails or is cancelled
+    /// Leave the terminals open when the nested run fails or is cancelled
     keep_terminals: Option<bool>,
-    /// Save a workflow_definition in the library when it completes (default true, unless the outer run has false)
+    /// Save a workflow_definition in the library on completion (default true, unless the outer run has false)
     save_on_success: Option<bool>,
 }
 
-/// Run several workflows at once, and take their ends for one result: it succeeds when all complete. Each has a terminal of
-/// its own unless it names one.
+/// Run several workflows at once; succeeds when all complete. Each has its own terminal
+/// unless it names one.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Parallel {
-    /// A list, or an object with a name for each; each has the parameters of run_workflow. {STATE_results} has what they returned, in the same form
+    /// A list, or an object with a name for each; each has the parameters of run_workflow. {STATE_results} has their return values, in the same form
     #[schemars(schema_with = "workflows")]
     workflows: Value,
-    /// Number of runs at once (default 4)
+    /// Maximum number of concurrent runs (default 4)
     #[schemars(range(min = 1, max = 32))]
     max_parallel: Option<u32>,
-    /// The first failure cancels the others (default false: all are brought to their ends)
+    /// The first failure cancels the other runs (default false: all runs finish)
     fail_fast: Option<bool>,
 }
 
@@ -382,7 +382,7 @@ fn whole_machine(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({"$ref": "#"})
 }
 
-/// Returns the schema of a type and of everything in it (JSON Schema 2020-12).
+/// Returns the schema of a type and of all types in it (JSON Schema 2020-12).
 pub(super) fn schema_of<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
     drop_null_defaults(&mut schema);

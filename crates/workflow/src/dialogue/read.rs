@@ -73,7 +73,7 @@ impl Reader {
                 rules.iter().enumerate().filter_map(|(index, rule)| self.rule(index, rule)).collect()
             }
             Some(Value::Array(rules)) => {
-                self.add_problem("/rules", format!("a dialogue has 1 to {MAX_RULES} rules, not {}", rules.len()));
+                self.add_problem("/rules", format!("a dialogue must have 1 to {MAX_RULES} rules, not {}", rules.len()));
                 Vec::new()
             }
             Some(open) if self.is_open(open) => Vec::new(),
@@ -81,7 +81,7 @@ impl Reader {
                 let pointer = if params.contains_key(RULES) { "/rules" } else { "" };
                 self.add_problem(
                     pointer,
-                    "'rules' is a list of rules: [{\"when\": \"pattern\", \"type\": \"text\\n\"}, …]",
+                    "'rules' must be a list of rules: [{\"when\": \"pattern\", \"type\": \"text\\n\"}, …]",
                 );
                 Vec::new()
             }
@@ -89,13 +89,13 @@ impl Reader {
         let until = match param("until") {
             None => Vec::new(),
             Some(Value::Array(all)) => {
-                let read = |(index, one): (usize, &Value)| self.pattern(&format!("/until/{index}"), one);
-                all.iter().enumerate().filter_map(read).collect()
+                let read_pattern = |(index, one): (usize, &Value)| self.pattern(&format!("/until/{index}"), one);
+                all.iter().enumerate().filter_map(read_pattern).collect()
             }
             Some(one) => self.pattern("/until", one).into_iter().collect(),
         };
         if let Some(value) = param("input_text").filter(|value| !value.is_string() && !value.is_number()) {
-            self.add_problem("/input_text", format!("'input_text' is a text, not {value}"));
+            self.add_problem("/input_text", format!("'input_text' must be a string, not {value}"));
         }
         let timeout = self
             .number("/timeout", "timeout", param("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
@@ -112,7 +112,7 @@ impl Reader {
     fn rule(&mut self, index: usize, rule: &Value) -> Option<Rule> {
         let pointer = format!("/{RULES}/{index}");
         let Value::Object(keys) = rule else {
-            self.add_problem(&pointer, "a rule is an object: {\"when\": \"pattern\", \"type\": \"text\\n\"}");
+            self.add_problem(&pointer, "a rule must be an object: {\"when\": \"pattern\", \"type\": \"text\\n\"}");
             return None;
         };
         let key_value = |key: &str| keys.get(key).filter(|value| !value.is_null());
@@ -127,7 +127,10 @@ impl Reader {
             None => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => {
-                self.add_problem(&format!("{pointer}/{TYPE_KEY}"), format!("'{TYPE_KEY}' is a text, not {other}"));
+                self.add_problem(
+                    &format!("{pointer}/{TYPE_KEY}"),
+                    format!("'{TYPE_KEY}' must be a string, not {other}"),
+                );
                 String::new()
             }
         };
@@ -136,7 +139,10 @@ impl Reader {
             Some(Value::String(key)) => vec![key.clone()],
             Some(Value::Array(keys)) if keys.iter().all(Value::is_string) => keys.iter().map(as_text).collect(),
             Some(_) => {
-                self.add_problem(&format!("{pointer}/press"), "'press' is a key, such as \"enter\", or a list of keys");
+                self.add_problem(
+                    &format!("{pointer}/press"),
+                    "'press' must be a key, such as \"enter\", or a list of keys",
+                );
                 Vec::new()
             }
         };
@@ -147,13 +153,13 @@ impl Reader {
             Some(_) => {
                 self.add_problem(
                     &format!("{pointer}/{SECRET_KEY}"),
-                    "'secret' is true, or the name of the argument that is typed",
+                    "'secret' must be true, or the name of the argument to type",
                 );
                 (true, None)
             }
         };
         if name.is_some() && key_value(TYPE_KEY).is_some() {
-            let message = "'secret' names what is typed, and so does 'type'; write \"secret\": true beside 'type'";
+            let message = "'secret' and 'type' both name the text to type; write \"secret\": true beside 'type'";
             self.add_problem(&format!("{pointer}/{SECRET_KEY}"), message);
         }
         if name.is_none() && text.is_empty() && keys.is_empty() {
@@ -167,13 +173,13 @@ impl Reader {
 
     fn pattern(&mut self, pointer: &str, value: &Value) -> Option<String> {
         match value {
-            Value::String(pattern) if pattern.is_empty() => self.add_problem(pointer, "a pattern is not empty"),
+            Value::String(pattern) if pattern.is_empty() => self.add_problem(pointer, "a pattern must not be empty"),
             Value::String(pattern) if self.is_open(value) => return Some(pattern.clone()),
             Value::String(pattern) => match Pattern::new(pattern) {
                 Ok(_) => return Some(pattern.clone()),
                 Err(error) => self.add_problem(pointer, error.to_string()),
             },
-            other => self.add_problem(pointer, format!("a pattern is a text, not {other}")),
+            other => self.add_problem(pointer, format!("a pattern must be a string, not {other}")),
         }
         None
     }
@@ -185,7 +191,7 @@ impl Reader {
         }
         let number = as_text(value).trim().parse().ok().filter(|number| (min..=max).contains(number));
         if number.is_none() {
-            self.add_problem(pointer, format!("'{name}' is a number from {min} to {max}, not {value}"));
+            self.add_problem(pointer, format!("'{name}' must be a number from {min} to {max}, not {value}"));
         }
         number
     }
@@ -204,14 +210,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_problem_is_named_with_its_place() {
+    fn every_problem_has_its_json_pointer() {
         let params = json!({
             "rules": [{"when": "(", "type": "x\n"}, {"type": "x"}, {"when": "a"}, 7, {"when": "a", "press": 3, "type": "{x}"},
                       {"when": "{open}(", "secret": "PW"}, {"when": "b", "secret": "PW", "type": "x"},
                       {"when": "c", "type": "x\n", "times": 0}],
             "until": ["ok", 5, ""], "timeout": "soon", "max_answers": "{many}"
         });
-        let found: Vec<String> = problems(params.as_object().expect("an object"))
+        let found: Vec<String> = problems(params.as_object().expect("the value is an object"))
             .into_iter()
             .map(|one| format!("{}: {}", one.pointer, one.message))
             .collect();
@@ -219,22 +225,23 @@ mod tests {
             /rules/0/when: pattern '(' does not compile: unclosed group at position 0
             /rules/1: 'when' is missing: the pattern of the question
             /rules/2: the rule has no answer: give 'type', 'press' or 'secret'
-            /rules/3: a rule is an object: {"when": "pattern", "type": "text\n"}
-            /rules/4/press: 'press' is a key, such as "enter", or a list of keys
-            /rules/6/secret: 'secret' names what is typed, and so does 'type'; write "secret": true beside 'type'
-            /rules/7/times: 'times' is a number from 1 to 200, not 0
-            /until/1: a pattern is a text, not 5
-            /until/2: a pattern is not empty
-            /timeout: 'timeout' is a number from 0.1 to 3600, not "soon""#]]
+            /rules/3: a rule must be an object: {"when": "pattern", "type": "text\n"}
+            /rules/4/press: 'press' must be a key, such as "enter", or a list of keys
+            /rules/6/secret: 'secret' and 'type' both name the text to type; write "secret": true beside 'type'
+            /rules/7/times: 'times' must be a number from 1 to 200, not 0
+            /until/1: a pattern must be a string, not 5
+            /until/2: a pattern must not be empty
+            /timeout: 'timeout' must be a number from 0.1 to 3600, not "soon""#]]
         .assert_eq(&found.join("\n"));
         let none = problems(&Map::new());
         assert_eq!((none.len(), none[0].pointer.as_str()), (1, ""));
     }
 
     #[test]
-    fn numbers_may_be_written_as_text() {
+    fn numbers_may_be_strings() {
         let params = json!({"rules": [{"when": "a", "type": "7", "press": "enter", "times": "2"}], "timeout": "1.5"});
-        let dialogue = Dialogue::read(params.as_object().expect("an object")).expect("a dialogue");
+        let dialogue =
+            Dialogue::read(params.as_object().expect("the value is an object")).expect("the dialogue is valid");
         assert_eq!((dialogue.timeout, dialogue.max_answers), (Duration::from_millis(1500), DEFAULT_MAX_ANSWERS));
         let Rule { text, keys, times, .. } = &dialogue.rules[0];
         assert_eq!((text.as_str(), keys.as_slice(), *times), ("7", ["enter".to_owned()].as_slice(), Some(2)));

@@ -96,7 +96,7 @@ impl Conversation<'_> {
 
     /// Handles the result of a turn. Returns the dialogue's result once it has ended: `success`, `error`, `pattern`,
     /// `match_text`, `groups`, `answers`, `answered`, `reason`, `exit_code`.
-    pub fn hear(&mut self, turn_result: &Map<String, Value>) -> Option<Map<String, Value>> {
+    pub fn handle_turn(&mut self, turn_result: &Map<String, Value>) -> Option<Map<String, Value>> {
         match self.script.dialogue.after(&self.answers, turn_result, &self.secrets) {
             Next::Ended(result) => Some(result),
             Next::Answer(answer) => {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn object(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("an object").clone()
+        value.as_object().expect("the value is an object").clone()
     }
 
     #[test]
@@ -124,29 +124,31 @@ mod tests {
                       {"when": "Token: ", "type": "t-{secret:TOKEN}\n", "secret": true}],
             "until": "done"
         }));
-        let script = DialogueScript::read(&params).expect("rules");
+        let script = DialogueScript::read(&params).expect("the rules are valid");
         assert_eq!(script.secrets(), ["PW", "TOKEN"]);
         let secrets = BTreeMap::from([("PW".to_owned(), "p w".to_owned()), ("TOKEN".to_owned(), "42".to_owned())]);
         let mut talk = script.begin(secrets);
-        let typed = |talk: &Conversation<'_>| talk.turn("term_1", Duration::ZERO).get("input_text").cloned();
-        assert_eq!(typed(&talk), None);
+        let typed_text = |talk: &Conversation<'_>| talk.turn("term_1", Duration::ZERO).get("input_text").cloned();
+        assert_eq!(typed_text(&talk), None);
         for (question, answer) in [("Name ana? ", "ana\n"), ("Password: ", "p w\n"), ("Token: ", "t-42\n")] {
             let turn = talk.turn("term_1", Duration::ZERO);
-            let patterns = turn["patterns"].as_array().expect("patterns").clone();
-            assert_eq!(talk.hear(&super::super::rehearsed_turn(&patterns, question)), None, "{question}");
-            assert_eq!(typed(&talk), Some(answer.into()));
+            let patterns = turn["patterns"].as_array().expect("the turn has patterns").clone();
+            assert_eq!(talk.handle_turn(&super::super::rehearsed_turn(&patterns, question)), None, "{question}");
+            assert_eq!(typed_text(&talk), Some(answer.into()));
         }
         let turn = talk.turn("term_1", Duration::ZERO);
-        let received = super::super::rehearsed_turn(turn["patterns"].as_array().expect("patterns"), "all done");
-        let result = talk.hear(&received).expect("it is over");
+        let received =
+            super::super::rehearsed_turn(turn["patterns"].as_array().expect("the turn has patterns"), "all done");
+        let result = talk.handle_turn(&received).expect("the dialogue has ended");
         assert_eq!((&result["success"], &result["answers"]), (&json!(true), &json!(3)));
         assert!(!json!(result["answered"]).to_string().contains("p w"), "{result:?}");
     }
 
     #[test]
-    fn problem_has_its_place() {
-        let wrong = DialogueScript::read(&object(&json!({"rules": [{"type": "x"}], "session_id": "a"}))).unwrap_err();
-        let places: Vec<&str> = wrong.iter().map(|problem| problem.pointer.as_str()).collect();
+    fn problems_have_json_pointers() {
+        let problems =
+            DialogueScript::read(&object(&json!({"rules": [{"type": "x"}], "session_id": "a"}))).unwrap_err();
+        let places: Vec<&str> = problems.iter().map(|problem| problem.pointer.as_str()).collect();
         assert_eq!(places, ["/session_id", "/rules/0"]);
     }
 }

@@ -57,7 +57,7 @@ pub enum Continuation {
     Contract {
         /// Purpose of the request.
         purpose: Purpose,
-        /// The variables whose values the answer made known.
+        /// The variables with values from the answer.
         learned: BTreeMap<String, String>,
         /// The error, if the shell was not available.
         error: Option<String>,

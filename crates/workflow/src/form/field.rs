@@ -19,7 +19,7 @@ pub struct Field {
 /// Problem with the value of a field, as a fragment that follows the field's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidField {
-    /// The field requires a text.
+    /// The field requires text.
     #[error("must be filled in")]
     Missing,
     /// The field requires a value of another kind.
@@ -72,7 +72,7 @@ impl Field {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()),
             Some(other) => {
-                problems.push(format!("has {key} {other}, which is not text"));
+                problems.push(format!("has {key} {other}, which is not a string"));
                 None
             }
         };
@@ -89,7 +89,7 @@ impl Field {
         {
             match field.parse_value(default) {
                 Ok(default) => field.default = Some(default),
-                Err(problem) => problems.push(format!("has a default that it does not take: {problem}")),
+                Err(problem) => problems.push(format!("has an invalid default: {problem}")),
             }
         }
         if problems.is_empty() { Ok(field) } else { Err(problems) }

@@ -1,6 +1,6 @@
 //! The formats that a text field may require.
 
-/// A kind of text, by the names of JSON Schema.
+/// A text format, named as in JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Email,
@@ -124,6 +124,6 @@ mod tests {
             assert!(format.holds(good), "{name} {good}");
             assert!(!format.holds(bad), "{name} {bad}");
         }
-        assert!(!Format::DateTime.holds("2026-01-31Tüüüü"), "what is not cut between characters does not panic");
+        assert!(!Format::DateTime.holds("2026-01-31Tüüüü"), "a boundary inside a character does not panic");
     }
 }

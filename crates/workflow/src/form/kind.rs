@@ -93,7 +93,7 @@ pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String
                 Some(value) => {
                     offered.push(Offered::new(value, item.get("title").and_then(Value::as_str)));
                 }
-                None => problems.push(format!("offers {item}, which has no text for 'const'")),
+                None => problems.push(format!("offers {item}, which has no string for 'const'")),
             }
         }
     } else {
@@ -103,12 +103,12 @@ pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String
                 Some(value) => {
                     offered.push(Offered::new(value, titles.get(index).and_then(Value::as_str)));
                 }
-                None => problems.push(format!("offers {item}, which is not text")),
+                None => problems.push(format!("offers {item}, which is not a string")),
             }
         }
     }
     if problems.is_empty() && (offered.is_empty() || offered.len() > MAX_CHOICES) {
-        problems.push(format!("offers {}; 1 to {MAX_CHOICES} texts can be chosen from", offered.len()));
+        problems.push(format!("offers {}; 1 to {MAX_CHOICES} choices are allowed", offered.len()));
     }
     let duplicate =
         (1..offered.len()).find(|index| offered[..*index].iter().any(|before| before.value == offered[*index].value));
@@ -119,7 +119,7 @@ pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String
         let has_value_of_title =
             |other: &&Offered| other.value != choice.value && choice.title.as_ref() == Some(&other.value);
         if let Some(other) = offered.iter().find(has_value_of_title) {
-            problems.push(format!("shows '{}' for '{}', and offers that as well", other.value, choice.value));
+            problems.push(format!("shows '{}' for '{}', and also offers that value", other.value, choice.value));
         }
     }
     offered

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A problem of one parameter, or of all parameters together.
+/// A problem with one parameter, or with all parameters together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidQuestion {
     /// There is no prompt.
@@ -12,19 +12,19 @@ pub(crate) enum InvalidQuestion {
     #[error("'prompt' must contain the question")]
     EmptyPrompt,
     /// The choices are not a list.
-    #[error("'choices' must be a list of texts")]
+    #[error("'choices' must be a list of strings")]
     ChoicesType,
     /// There are no choices, or too many.
     #[error("'choices' must have 1 to 20 entries")]
     ChoiceCount,
-    /// A choice is empty, or not a text.
-    #[error("each entry of 'choices' must be a text")]
+    /// A choice is empty, or not a string.
+    #[error("each entry of 'choices' must be a non-empty string")]
     ChoiceType,
     /// Two choices are equal.
     #[error("'choices' has duplicate entries")]
     SameChoices,
     /// There are choices and a form.
-    #[error("a gate has either 'choices' or a 'form'")]
+    #[error("a gate must have either 'choices' or a 'form', not both")]
     ChoicesAndForm,
     /// A problem of the form.
     #[error("{0}")]
@@ -33,10 +33,10 @@ pub(crate) enum InvalidQuestion {
     #[error("'{0}' is a reserved variable; rename the field")]
     ReservedField(String),
     /// The time limit is out of its allowed range, or not a number.
-    #[error("'timeout' of a gate is a number of seconds from 0 to 31536000, not {0}")]
+    #[error("'timeout' of a gate must be a number of seconds from 0 to 31536000, not {0}")]
     Timeout(Value),
     /// The value of `answered_by` is unknown.
-    #[error("'answered_by' is human, agent or anyone, not {0}")]
+    #[error("'answered_by' must be human, agent or anyone, not {0}")]
     AnsweredBy(Value),
 }
 

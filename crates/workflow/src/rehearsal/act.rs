@@ -126,7 +126,7 @@ fn next_answer<'s>(
     let answer = answers.get(*use_index).ok_or_else(|| {
         let time = ordinal(*use_index + 1);
         format!(
-            "There is no {time} result for {kind} '{name}'; add one to its list, or write one without a list for every time"
+            "There is no {time} result for {kind} '{name}'; add one to its list, or write one result without a list for all uses"
         )
     });
     *use_index += 1;

@@ -51,17 +51,17 @@ impl Secrets {
     /// Collects secrets from an action's parameters: a secret input, and the secrets of a nested workflow.
     pub(super) fn learn_params(&mut self, params: &Map<String, Value>) {
         if is_secret_input(params)
-            && let Some(typed) = params.get("input_text")
+            && let Some(input) = params.get("input_text")
         {
-            self.learn(&as_text(typed));
+            self.learn(&as_text(input));
         }
         for (_, branch) in parallel::entries(params).unwrap_or_default() {
             branch.as_object().into_iter().for_each(|branch| self.learn_params(branch));
         }
         if let Some(nested) = params.get("workflow_definition") {
             self.learn_nested(nested);
-            let given = params.get("initial_variables").and_then(Value::as_object).into_iter().flatten();
-            self.learn_values(given.map(|(name, value)| (name, as_text(value))));
+            let initial_variables = params.get("initial_variables").and_then(Value::as_object).into_iter().flatten();
+            self.learn_values(initial_variables.map(|(name, value)| (name, as_text(value))));
         }
     }
 

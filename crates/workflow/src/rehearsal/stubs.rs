@@ -173,7 +173,7 @@ impl StubReader<'_> {
                 definition.state(name).is_some_and(|state| opens_gate(state) || !choices(state).is_empty())
             };
             let known = states().filter(has_gate).collect();
-            stubs.gates = self.by_name(&place, "state", known, "that asks somebody", Self::answer);
+            stubs.gates = self.by_name(&place, "state", known, "with a gate", Self::answer);
             self.check_gate_answers(&stubs.gates);
         }
         if let Some(place) = file.get("shell") {
@@ -220,7 +220,7 @@ impl StubReader<'_> {
             Value::String(word) => {
                 let hint = suggestion(word, OUTCOME_WORDS.into_iter());
                 let message = format!(
-                    "'{word}' is not an outcome: it is an object with fields, or one of {}{hint}",
+                    "'{word}' is not an outcome; use an object with fields, or one of {}{hint}",
                     OUTCOME_WORDS.join(", ")
                 );
                 self.diagnostics.error(&place.pointer, message);
@@ -231,21 +231,22 @@ impl StubReader<'_> {
                     // Any unknown field is allowed, but a name similar to a known field is a typing mistake.
                     let hint = suggestion(field, self.fields.iter().map(String::as_str));
                     if !hint.is_empty() {
-                        self.diagnostics.error(&place.pointer, format!("nothing reads a field '{field}'{hint}"));
+                        self.diagnostics.error(&place.pointer, format!("no known field is named '{field}'{hint}"));
                     }
                 }
                 if let Some(elapsed) = fields.get("elapsed_time")
                     && !elapsed.as_f64().is_some_and(|seconds| (0.0..=MAX_ELAPSED_SECONDS).contains(&seconds))
                 {
-                    let message =
-                        format!("'elapsed_time' is a number of seconds from 0 to {MAX_ELAPSED_SECONDS}, not {elapsed}");
+                    let message = format!(
+                        "'elapsed_time' must be a number of seconds from 0 to {MAX_ELAPSED_SECONDS}, not {elapsed}"
+                    );
                     self.diagnostics.error(&place.pointer, message);
                 }
                 Some(Stub::Result(fields.clone()))
             }
             other => {
                 let message = format!(
-                    "a result is an object with fields, or one of {}, not {}",
+                    "a result must be an object with fields, or one of {}, not {}",
                     OUTCOME_WORDS.join(", "),
                     kind(other)
                 );
@@ -294,7 +295,7 @@ impl StubReader<'_> {
                 Value::String(text) => text.clone(),
                 scalar @ (Value::Number(_) | Value::Bool(_)) => scalar.to_string(),
                 other => {
-                    let message = format!("the value of a variable is a text, not {}", kind(other));
+                    let message = format!("the value of a variable must be a string, not {}", kind(other));
                     self.diagnostics.error(&place.pointer, message);
                     continue;
                 }

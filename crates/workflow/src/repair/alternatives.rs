@@ -28,7 +28,7 @@ const UNRELATED_TEXTS: [&str; 17] = [
 /// The first of the characters that mark variables. Patterns with such a character cannot be compared.
 const FIRST_MARK: char = '\u{e000}';
 
-/// An alternative that a pattern has in addition to those of another pattern.
+/// An alternative that another pattern does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewAlternative {
     /// The source of the alternative, with placeholders.
@@ -103,10 +103,10 @@ pub(super) fn new_alternatives<'p>(
     recorded: &[String],
 ) -> Option<Vec<NewAlternative>> {
     let mut marks = Marks { placeholders: Vec::new() };
-    let mut read = |patterns: &[&'p str]| -> Option<Vec<Alternatives>> {
+    let mut parse_all = |patterns: &[&'p str]| -> Option<Vec<Alternatives>> {
         patterns.iter().map(|pattern| marks.alternatives(pattern)).collect()
     };
-    let (known_patterns, new_patterns) = (read(before)?, read(after)?);
+    let (known_patterns, new_patterns) = (parse_all(before)?, parse_all(after)?);
     // New patterns of a list follow the existing ones.
     if known_patterns.len() > new_patterns.len() {
         return None;
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn new_alternatives_are_known_and_other_changes_are_not() {
+    fn only_added_alternatives_are_recognized() {
         let all = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         assert_eq!(new("Continue", "Continue|Proceed"), all(&["Proceed"]));
         assert_eq!(new("(?m)^a b|c d$", "(?m)^a b|(?:Do you|May we) agree|c d$"), all(&["(?:Do you|May we) agree"]));
         assert_eq!(new("Continue", "(?:Continue)|(?:Proceed [|] now)"), all(&["(?:Proceed [|] now)"]));
         assert_eq!(new("Continue", "(?:a|Continue|(?:b|c))"), all(&["a", "b", "c"]));
-        assert_eq!(new("Continue", "Continue|Continue|(?:Continue)"), all(&[]), "it is the same alternative");
-        assert_eq!(new("Continue", r"(?:\x43ontinue)|"), all(&[""]), "it is written differently");
+        assert_eq!(new("Continue", "Continue|Continue|(?:Continue)"), all(&[]), "repeated alternatives are not new");
+        assert_eq!(new("Continue", r"(?:\x43ontinue)|"), all(&[""]), "an escape does not make a new alternative");
         assert_eq!(new("Hello {NAME}", "Hello {NAME}|Welcome {NAME|regex} here"), all(&["Welcome {NAME|regex} here"]));
         for (before, after) in [
             ("Continue", "Proceed"),
@@ -265,7 +265,7 @@ mod tests {
         }
         assert!(!matches_nearly_anything(r"^Continue\? \[y/n\] *\Z|^Proceed\? *\Z"));
         assert_eq!(remark(r"Building \d"), Some(Remark::Recorded("Building 3 of 7".to_owned())));
-        assert_eq!(remark("Cont"), None, "it was matched before");
+        assert_eq!(remark("Cont"), None, "the old pattern matches the line too");
         for group in [r"port (\d+)", r"port (?P<PORT>\d+)"] {
             assert_eq!(remark(group), Some(Remark::Group), "{group}");
         }
@@ -379,7 +379,7 @@ mod tests {
             if matches_more && let Some(new) = new("Continue", &after) {
                 prop_assert!(!new.is_empty(), "{one:?} matches {screen:?}");
                 for new in new {
-                    prop_assert!(after.contains(&new), "{new:?} is shown as it is written");
+                    prop_assert!(after.contains(&new), "{new:?} is part of the pattern's source");
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! Display of values and their changes, safe against hostile texts.
 //!
 //! A hostile text may push its important part out of sight, or look like another text. So a count replaces a long run
-//! of blanks, and a code replaces an invisible character or a character that resembles a Latin letter.
+//! of blank characters, and a code replaces an invisible character or a character that resembles a Latin letter.
 
 use serde_json::Value;
 
-/// Minimum number of consecutive blanks that a count replaces.
+/// Minimum number of consecutive blank characters that a count replaces.
 const MIN_COUNTED_BLANKS: usize = 4;
 
 /// Maximum number of characters of changed texts that are displayed with their common parts.

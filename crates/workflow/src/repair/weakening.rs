@@ -184,7 +184,7 @@ impl<'a> Comparison<'a> {
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
                 ("timeout" | "max_visits", old, new) => self.compare_limit(&place, (before, key), old, new),
                 ("on_unknown", _, Some(new)) if *new == "ask" => {
-                    let what = "asks where its failure ended the run so far: an agent may choose where the run goes on";
+                    let what = "asks how to continue where its failure used to end the run: an agent may choose the next state";
                     self.report(place, format!("'{name}' {what}"));
                 }
                 ("on_unknown", Some(old), _) if *old == "ask" => {
@@ -289,7 +289,7 @@ impl<'a> Comparison<'a> {
 
     /// Returns the texts that are typed next after a state and its passive successors, as the end of a sentence.
     fn next_typed_text(&self, name: &str) -> String {
-        let typed = |name: &&str| {
+        let describe = |name: &&str| {
             let state = self.after.state(name)?;
             let param = |key| state.action().params().get(key).map(value_text);
             match state.action().tool() {
@@ -301,9 +301,9 @@ impl<'a> Comparison<'a> {
                 _ => None,
             }
         };
-        let typed: Vec<String> =
-            self.active_neighbours(name, |name| self.targets(name)).iter().filter_map(typed).collect();
-        if typed.is_empty() { String::new() } else { format!(", and then {}", typed.join(", or ")) }
+        let descriptions: Vec<String> =
+            self.active_neighbours(name, |name| self.targets(name)).iter().filter_map(describe).collect();
+        if descriptions.is_empty() { String::new() } else { format!(", and then {}", descriptions.join(", or ")) }
     }
 
     /// Returns the values that the patch gives to the variables in a text, with their sources, as the end of a
@@ -321,14 +321,14 @@ impl<'a> Comparison<'a> {
             };
             let new_default = default(self.after).filter(|new_default| default(self.before) != Some(*new_default));
             let new_default = new_default.map(|value| (Value::from(value), "by default".to_owned()));
-            let set =
+            let assignments =
                 self.after.states().iter().filter(|state| state.action().tool() == tool::SET).filter_map(|state| {
                     let value = |state: &State| state.action().params().get(&name).cloned();
                     let value_before = self.before.state(state.name()).and_then(value);
                     let value = value(state).filter(|value| Some(value) != value_before.as_ref())?;
                     Some((value, format!("by '{}'", state.name())))
                 });
-            for (value, by) in new_default.into_iter().chain(set) {
+            for (value, by) in new_default.into_iter().chain(assignments) {
                 sentence.push_str(&format!(", where {{{name}}} is {} {by}", value_text(&value)));
                 pending.extend(variables_in(&value.to_string()));
             }
@@ -540,13 +540,13 @@ impl<'a> Comparison<'a> {
         let checks = params.contains_key("reads") && pattern.is_some_and(|pattern| !matches_nearly_anything(pattern));
         let waits = |state: &State| state.action().params().keys().any(|key| key == "pattern" || key == "patterns");
         let types = |state: &&State| [tool::SEND_INPUT, tool::DIALOGUE].contains(&state.action().tool());
-        let typed = after.iter().filter_map(state_of).find(types).map(State::name);
-        if let Some(typed) = typed
+        let input_state = after.iter().filter_map(state_of).find(types).map(State::name);
+        if let Some(input_state) = input_state
             && !checks
             && tool != "get_screen_content"
             && before.iter().filter_map(state_of).any(waits)
         {
-            let what = format!("the new state '{name}' takes time between a check and the input of '{typed}'");
+            let what = format!("the new state '{name}' takes time between a check and the input of '{input_state}'");
             self.report(place, what);
         }
     }

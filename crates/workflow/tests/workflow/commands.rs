@@ -41,22 +41,22 @@ fn output_and_exit_code_of_a_command_are_variables() {
 
 #[test]
 fn nonzero_exit_code_fails_the_run_unless_a_transition_holds() {
-    let broken = json!({"success": true, "output": "cc x.c\nx.c: no such file\n", "exit_code": 2});
+    let failed_result = json!({"success": true, "output": "cc x.c\nx.c: no such file\n", "exit_code": 2});
     let mut run = Machine::start_with(&make_machine(&to_next(json!("success"))), start_in_terminal());
-    run.result(&broken);
+    run.result(&failed_result);
     expect!["State 'build' failed: the command ended with exit code 2: x.c: no such file"].assert_eq(run.error());
     for taken in
         [json!("failure"), json!({"field_equals": {"exit_code": 2}}), json!({"pattern_match": "^x\\.c: no"}), json!({})]
     {
         let mut run = Machine::start_with(&make_machine(&to_next(taken.clone())), start_in_terminal());
-        run.result(&broken);
+        run.result(&failed_result);
         assert_eq!(run.state(), "next", "{taken}");
         assert_eq!(run.history.variables().get("build_success"), Some(&json!(false)));
     }
     let mut document = make_machine(&json!([]));
     document["states"]["build"]["on_timeout"] = "next".into();
     let mut run = Machine::start_with(&document, start_in_terminal());
-    run.result(&broken);
+    run.result(&failed_result);
     assert_eq!((run.state(), run.because()), ("next", "the action failed"));
 }
 
@@ -64,8 +64,8 @@ fn nonzero_exit_code_fails_the_run_unless_a_transition_holds() {
 fn patterns_are_searched_in_the_output_of_a_command() {
     let document = make_machine(&to_next(json!({"pattern_match": "^ok$"})));
     let mut run = Machine::start_with(&document, start_in_terminal());
-    let done = json!({"success": true, "output": "1\nok\n2\n", "exit_code": 0});
-    let outcome = Outcome::Finished { result: fields(&done) };
+    let result = json!({"success": true, "output": "1\nok\n2\n", "exit_code": 0});
+    let outcome = Outcome::Finished { result: fields(&result) };
     assert_eq!(wants_screen(&run.definition, &run.history, &run.step(), &outcome), None);
     run.outcome(outcome);
     assert_eq!(run.state(), "next");
@@ -79,8 +79,16 @@ fn command_has_the_time_limit_of_its_state() {
         let run = Machine::start_with(&document, start_in_terminal());
         (run.params()["timeout"].clone(), run.history.current().unwrap().limit)
     };
-    assert_eq!(limits(json!({"command": "make"}), Value::Null), (Value::Null, None), "its own usual limit");
-    assert_eq!(limits(json!({"command": "make"}), json!(200)), (json!(200.0), None), "its output is not lost");
+    assert_eq!(
+        limits(json!({"command": "make"}), Value::Null),
+        (Value::Null, None),
+        "a command has its own default limit"
+    );
+    assert_eq!(
+        limits(json!({"command": "make"}), json!(200)),
+        (json!(200.0), None),
+        "the command times out itself, so its output is kept"
+    );
     assert_eq!(limits(json!({"command": "make", "timeout": 9}), Value::Null), (json!(9), None));
     let own = limits(json!({"command": "make", "timeout": 9}), json!(5));
     assert_eq!(own, (json!(9), Some(Duration::from_secs(5))));

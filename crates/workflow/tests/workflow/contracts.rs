@@ -15,8 +15,8 @@ fn contract(arguments: &Value, return_values: &Value) -> Value {
     })
 }
 
-/// Like [`contract`], in a terminal that the run opens.
-fn opening(arguments: &Value, return_values: &Value) -> Value {
+/// Same as [`contract`], in a terminal that the run opens.
+fn contract_in_own_terminal(arguments: &Value, return_values: &Value) -> Value {
     let mut document = contract(arguments, return_values);
     document["initial_state"] = "open".into();
     document["states"]["open"] = json!({
@@ -25,22 +25,22 @@ fn opening(arguments: &Value, return_values: &Value) -> Value {
     document
 }
 
-fn given(variables: &Value) -> Start {
+fn start_with_variables(variables: &Value) -> Start {
     Start { session_id: Some("term_1".into()), variables: fields(variables), ..start() }
 }
 
-/// The last request to the shell.
-fn asked(run: &Machine) -> String {
-    let mut asked = run.last.effects.iter().filter_map(|effect| match effect {
+/// Returns the last request to the shell.
+fn last_request(run: &Machine) -> String {
+    let mut requests = run.last.effects.iter().filter_map(|effect| match effect {
         Effect::SetVariables { session_id, variables, .. } => Some(format!("set {variables:?} in {session_id}")),
         Effect::ReadVariables { session_id, names, .. } => Some(format!("read {names:?} in {session_id}")),
         _ => None,
     });
-    asked.next().unwrap_or_else(|| "(nothing)".to_owned())
+    requests.next().unwrap_or_else(|| "(nothing)".to_owned())
 }
 
 #[test]
-fn contract_is_read_in_its_short_and_its_long_form() {
+fn contract_accepts_short_and_long_forms() {
     let definition = definition(&contract(
         &json!({
             "PROJECT_ROOT": "where to build",
@@ -90,16 +90,16 @@ fn every_contract_error_is_reported_with_its_place() {
         /arguments/both_cases: the names 'both_Cases' and 'both_cases' differ in case only
         /arguments/9home: Argument '9home' must start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
         /arguments/output: 'output' is a variable of every run: give the argument another name
-        /arguments/both_cases/export: an argument is exported only if its name is in capitals
+        /arguments/both_cases/export: an argument is exported only if its name is in capital letters
         /arguments/PATH~1X: Argument 'PATH/X' must start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
         /arguments/A/descripton: unknown key 'descripton' in a variable of a contract, did you mean 'description'?
         /arguments/A/name: 'name' must be the variable's key 'A', not 'B'
-        /arguments/A/required: 'required' must be true or false, not the text "yes"
+        /arguments/A/required: 'required' must be true or false, not the string "yes"
         /arguments/C: a variable of a contract must be an object, not 7
         /arguments/D/secret: 'secret' must be true or false, not 1
-        /arguments/D/default: 'default' must be a text, not a list, unless its schema has that type
+        /arguments/D/default: 'default' must be a string, not a list, unless its schema has that type
         /arguments/E/default: the default must be red or green, as its schema has it
-        /arguments/F/schema/minimun: 'minimun' is not understood in the schema of a variable, did you mean 'minimum'?
+        /arguments/F/schema/minimun: 'minimun' is not supported in the schema of a variable, did you mean 'minimum'?
         /arguments/G/schema/pattern: pattern '(' does not compile: unclosed group at position 0
         /return_values/BOTH: Environment variables cannot be both arguments and return values: BOTH"#]]
     .assert_eq(&problems(&document));
@@ -116,22 +116,22 @@ fn every_contract_error_is_reported_with_its_place() {
 fn lower_case_argument_is_substituted_but_not_exported() {
     let mut document = contract(&json!({"host": "where", "Port": {"default": "22"}, "USER": "x"}), &json!({}));
     document["states"]["make"]["action"]["params"]["input_text"] = "ssh -p {Port} {host} $USER".into();
-    let mut run = Machine::start_with(&document, given(&json!({"host": "web1"})));
-    assert_eq!(asked(&run), r#"read ["USER"] in term_1"#);
+    let mut run = Machine::start_with(&document, start_with_variables(&json!({"host": "web1"})));
+    assert_eq!(last_request(&run), r#"read ["USER"] in term_1"#);
     run.shell_reports(&json!({"USER": "ana"}));
     assert_eq!(run.state(), "make");
-    let typed = run.last.effects.iter().find_map(|effect| match effect {
+    let input_text = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Perform { params, .. } => params["input_text"].as_str().map(str::to_owned),
         _ => None,
     });
-    assert_eq!(typed.as_deref(), Some("ssh -p 22 web1 $USER"));
-    // No shell can provide a value for it.
+    assert_eq!(input_text.as_deref(), Some("ssh -p 22 web1 $USER"));
+    // No shell can provide a value for a lower-case argument.
     let missing = definition(&document).check_start(&fields(&json!({})), |_| true).unwrap_err().to_string();
     assert!(missing.contains("argument host (where) is missing") && !missing.contains("USER"), "{missing}");
 }
 
 #[test]
-fn name_in_another_case_is_the_argument() {
+fn argument_names_match_regardless_of_case() {
     let matched = |arguments: Value, given: Value| {
         let mut document = contract(&arguments, &json!({}));
         document["states"]["make"]["action"]["params"]["input_text"] = "{host} {free}".into();
@@ -143,21 +143,28 @@ fn name_in_another_case_is_the_argument() {
     let given = json!({"project": "a", "HOST": "b", "other": "c"});
     assert_eq!(matched(arguments(), given), json!({"PROJECT": "a", "host": "b", "other": "c"}));
     let exact = json!({"PROJECT": "a", "project": "b"});
-    assert_eq!(matched(arguments(), exact.clone()), exact, "the exact name is there");
+    assert_eq!(matched(arguments(), exact.clone()), exact, "an exact match takes precedence");
     let needed = json!({"free": "a"});
-    assert_eq!(matched(json!({"FREE": "x"}), needed.clone()), needed, "it is a variable itself");
+    assert_eq!(
+        matched(json!({"FREE": "x"}), needed.clone()),
+        needed,
+        "a variable that the definition uses keeps its name"
+    );
 }
 
 #[test]
 fn arguments_are_exported_and_replaced_before_the_first_state() {
     let arguments = json!({"ROOT": "x", "USER": "x", "MODE": {"default": "debug"}, "EXTRA": {"required": false}});
-    let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({"ROOT": "/src", "other": "x"})));
-    assert_eq!(asked(&run), r#"set {"ROOT": "/src"} in term_1"#);
+    let mut run = Machine::start_with(
+        &contract(&arguments, &json!({})),
+        start_with_variables(&json!({"ROOT": "/src", "other": "x"})),
+    );
+    assert_eq!(last_request(&run), r#"set {"ROOT": "/src"} in term_1"#);
     assert_eq!(run.history.states_executed(), 0);
     run.shell_reports(&json!({}));
-    assert_eq!(asked(&run), r#"read ["USER", "MODE", "EXTRA"] in term_1"#);
+    assert_eq!(last_request(&run), r#"read ["USER", "MODE", "EXTRA"] in term_1"#);
     run.shell_reports(&json!({"USER": "ana", "MODE": null, "EXTRA": null}));
-    assert_eq!(asked(&run), r#"set {"MODE": "debug"} in term_1"#);
+    assert_eq!(last_request(&run), r#"set {"MODE": "debug"} in term_1"#);
     run.shell_reports(&json!({}));
     assert_eq!((run.state(), run.history.states_executed()), ("make", 1));
     run.succeed();
@@ -185,8 +192,8 @@ fn arguments_are_exported_and_replaced_before_the_first_state() {
 #[test]
 fn missing_argument_fails_the_run_before_typing() {
     let arguments = json!({"A": "x", "B": "x", "C": {"required": false}});
-    let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
-    assert_eq!(asked(&run), r#"read ["A", "B", "C"] in term_1"#);
+    let mut run = Machine::start_with(&contract(&arguments, &json!({})), start_with_variables(&json!({})));
+    assert_eq!(last_request(&run), r#"read ["A", "B", "C"] in term_1"#);
     run.shell_reports(&json!({"A": null, "B": null, "C": "1"}));
     expect!["Missing required environment variables: A, B. Set them with: export A=value, export B=value"]
         .assert_eq(run.error());
@@ -198,9 +205,9 @@ fn missing_argument_fails_the_run_before_typing() {
 }
 
 #[test]
-fn invalid_value_is_named() {
+fn invalid_argument_values_are_reported() {
     let arguments = json!({"JOBS": {"schema": {"type": "integer", "minimum": 1}}, "MODE": {"schema": {"enum": ["a"]}}});
-    let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
+    let mut run = Machine::start_with(&contract(&arguments, &json!({})), start_with_variables(&json!({})));
     run.shell_reports(&json!({"JOBS": "many", "MODE": "b"}));
     expect!["Environment variables are not as they must be: JOBS must be a whole number, MODE must be a"]
         .assert_eq(run.error());
@@ -209,15 +216,19 @@ fn invalid_value_is_named() {
 #[test]
 fn unavailable_shell_fails_only_runs_that_need_it() {
     let busy = "the shell is busy, 'vim' runs in the foreground";
-    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
+    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), start_with_variables(&json!({})));
     run.shell_refuses(busy);
     expect!["Environment variables could not be checked: the shell is busy, 'vim' runs in the foreground"]
         .assert_eq(run.error());
-    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({"A": "1"})));
+    let mut run =
+        Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), start_with_variables(&json!({"A": "1"})));
     run.shell_refuses(busy);
     expect!["Environment variables could not be set: the shell is busy, 'vim' runs in the foreground"]
         .assert_eq(run.error());
-    let mut run = Machine::start_with(&contract(&json!({"A": {"required": false}}), &json!({})), given(&json!({})));
+    let mut run = Machine::start_with(
+        &contract(&json!({"A": {"required": false}}), &json!({})),
+        start_with_variables(&json!({})),
+    );
     run.shell_refuses(busy);
     assert_eq!(run.state(), "make");
 }
@@ -225,13 +236,13 @@ fn unavailable_shell_fails_only_runs_that_need_it() {
 #[test]
 fn run_opening_its_terminal_passes_arguments_and_reads_others() {
     let arguments = json!({"ROOT": "x", "USER": "x"});
-    let mut document = opening(&arguments, &json!({}));
+    let mut document = contract_in_own_terminal(&arguments, &json!({}));
     document["states"]["open"]["action"]["params"] = json!({"environment": {"LANG": "C"}});
     let with = |variables: &Value| Start { variables: fields(variables), ..start() };
     let mut run = Machine::start_with(&document, with(&json!({"ROOT": "/src"})));
     assert_eq!(run.params(), json!({"environment": {"LANG": "C", "ROOT": "/src"}}));
     run.result(&json!({"success": true, "session_id": "term_7"}));
-    assert_eq!(asked(&run), r#"read ["USER"] in term_7"#);
+    assert_eq!(last_request(&run), r#"read ["USER"] in term_7"#);
     run.shell_reports(&json!({"USER": "ana"}));
     assert_eq!((run.state(), run.params()["session_id"].as_str()), ("make", Some("term_7")));
 
@@ -260,16 +271,17 @@ fn run_without_a_terminal_uses_the_given_arguments() {
 #[test]
 fn return_values_are_read_after_the_last_state() {
     let returned = json!({"STATUS": "x", "COUNT": {"default": "0"}, "NOTE": {"required": false}});
-    let mut run = Machine::start_with(&contract(&json!({}), &returned), given(&json!({})));
+    let mut run = Machine::start_with(&contract(&json!({}), &returned), start_with_variables(&json!({})));
     run.succeed();
     assert!(!run.history.is_over());
-    assert_eq!(asked(&run), r#"read ["STATUS", "COUNT", "NOTE"] in term_1"#);
+    assert_eq!(last_request(&run), r#"read ["STATUS", "COUNT", "NOTE"] in term_1"#);
     run.shell_reports(&json!({"STATUS": "green", "COUNT": null, "NOTE": null}));
     assert!(run.completed());
     assert_eq!(json!(run.history.return_values()), json!({"STATUS": "green", "COUNT": "0"}));
     assert_eq!(run.history.final_state(), Some("make"));
 
-    let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x", "Y": "y"})), given(&json!({})));
+    let mut run =
+        Machine::start_with(&contract(&json!({}), &json!({"X": "x", "Y": "y"})), start_with_variables(&json!({})));
     run.succeed();
     run.shell_reports(&json!({"X": null, "Y": "1"}));
     expect!["Workflow failed to set required return values: X. Expected variables: X, Y"].assert_eq(run.error());
@@ -280,7 +292,7 @@ fn return_values_are_read_after_the_last_state() {
 #[test]
 fn unreadable_return_values_fail_the_run_only_if_required() {
     let ending = |returned: &Value| {
-        let mut run = Machine::start(&opening(&json!({}), returned));
+        let mut run = Machine::start(&contract_in_own_terminal(&json!({}), returned));
         run.result(&json!({"success": true, "session_id": "term_1"}));
         run.succeed();
         run
@@ -302,7 +314,7 @@ fn unreadable_return_values_fail_the_run_only_if_required() {
 
 #[test]
 fn failed_action_reads_no_return_values() {
-    let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x"})), given(&json!({})));
+    let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x"})), start_with_variables(&json!({})));
     run.outcome(Outcome::TimedOut);
     assert_eq!(run.history.final_state(), Some("make"));
     assert!(run.history.is_over());
@@ -310,9 +322,9 @@ fn failed_action_reads_no_return_values() {
 
 #[test]
 fn shell_query_can_be_cancelled_and_repeats_after_a_restart() {
-    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
-    let again = resume(&run.history, run.now);
-    assert_eq!(again, run.last.effects);
+    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), start_with_variables(&json!({})));
+    let repeated_effects = resume(&run.history, run.now);
+    assert_eq!(repeated_effects, run.last.effects);
     let step = run.history.exchange().unwrap().step.clone();
     assert_eq!(step.to_string(), "run_0123456789abcdef/@arguments/1");
     assert_eq!(History::from_iter(&run.events), run.history);
@@ -325,7 +337,7 @@ fn shell_query_can_be_cancelled_and_repeats_after_a_restart() {
 fn shell_expands_contract_names_and_braces_are_placeholders() {
     let mut document = contract(&json!({"ROOT": "x"}), &json!({"STATUS": {"required": false}}));
     document["states"]["make"]["action"]["params"]["input_text"] = "cd ${ROOT} # {ROOT} ${ROOT|sh} ${user}\n".into();
-    let mut run = Machine::start_with(&document, given(&json!({"ROOT": "/src", "user": "ana"})));
+    let mut run = Machine::start_with(&document, start_with_variables(&json!({"ROOT": "/src", "user": "ana"})));
     run.shell_reports(&json!({}));
     assert_eq!(run.params()["input_text"], "cd ${ROOT} # /src $/src $ana\n");
 }
@@ -340,22 +352,26 @@ fn login_machine(entry: &Value) -> Value {
 #[test]
 fn secret_argument_is_exported_only_if_declared() {
     let variables = json!({"USER": "ana", "PASSWORD": "hunter2 x"});
-    let mut run = Machine::start_with(&login_machine(&json!({"secret": true})), given(&variables));
-    assert_eq!(asked(&run), r#"set {"USER": "ana"} in term_1"#);
+    let mut run = Machine::start_with(&login_machine(&json!({"secret": true})), start_with_variables(&variables));
+    assert_eq!(last_request(&run), r#"set {"USER": "ana"} in term_1"#);
     run.shell_reports(&json!({}));
     assert_eq!(run.params()["input_text"], "login ana 'hunter2 x'\n");
     let checked = serde_json::to_value(&run.log()[0]).unwrap();
-    assert_eq!(checked["variables"], json!({"PASSWORD": "••••••", "USER": "ana"}), "it is checked like any other");
+    assert_eq!(
+        checked["variables"],
+        json!({"PASSWORD": "••••••", "USER": "ana"}),
+        "a secret is checked like other arguments"
+    );
     let status = |name: &str| json!({"variable": name, "status": "present", "required": true});
     assert_eq!(checked["validation_result"]["validation_log"], json!([status("USER"), status("PASSWORD")]));
     let exported = json!({"secret": true, "export": true});
-    let run = Machine::start_with(&login_machine(&exported), given(&variables));
-    assert_eq!(asked(&run), r#"set {"PASSWORD": "hunter2 x", "USER": "ana"} in term_1"#);
-    let plain = Machine::start_with(&login_machine(&json!({"export": false})), given(&variables));
-    assert_eq!(asked(&plain), r#"set {"USER": "ana"} in term_1"#);
+    let run = Machine::start_with(&login_machine(&exported), start_with_variables(&variables));
+    assert_eq!(last_request(&run), r#"set {"PASSWORD": "hunter2 x", "USER": "ana"} in term_1"#);
+    let plain = Machine::start_with(&login_machine(&json!({"export": false})), start_with_variables(&variables));
+    assert_eq!(last_request(&plain), r#"set {"USER": "ana"} in term_1"#);
 
     // The same for the environment of a terminal that the run opens.
-    let mut document = opening(&json!({"USER": "who", "PASSWORD": {"secret": true}}), &json!({}));
+    let mut document = contract_in_own_terminal(&json!({"USER": "who", "PASSWORD": {"secret": true}}), &json!({}));
     let with = |variables: &Value| Start { variables: fields(variables), ..start() };
     assert_eq!(Machine::start_with(&document, with(&variables)).params(), json!({"environment": {"USER": "ana"}}));
     document["arguments"]["PASSWORD"]["export"] = true.into();
@@ -367,20 +383,20 @@ fn secret_argument_is_exported_only_if_declared() {
 fn secret_argument_without_a_value_is_read_from_the_shell() {
     // Document 001, lines 723-736: an argument is present if the shell of the session has it.
     let entry = json!({"secret": true, "schema": {"minLength": 3}});
-    let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    let mut run = Machine::start_with(&login_machine(&entry), start_with_variables(&json!({"USER": "ana"})));
     run.shell_reports(&json!({}));
-    assert_eq!(asked(&run), r#"read ["PASSWORD"] in term_1"#);
+    assert_eq!(last_request(&run), r#"read ["PASSWORD"] in term_1"#);
     run.shell_reports(&json!({"PASSWORD": "hunter2"}));
     assert_eq!(run.params()["input_text"], "login ana hunter2\n");
     assert_eq!(run.history.variables().get("PASSWORD"), Some(&json!("hunter2")));
     assert_eq!(History::from_iter(&run.events), run.history);
 
-    let mut short = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    let mut short = Machine::start_with(&login_machine(&entry), start_with_variables(&json!({"USER": "ana"})));
     short.shell_reports(&json!({}));
     short.shell_reports(&json!({"PASSWORD": "x"}));
     assert_eq!(short.history.final_state(), Some("validation_failed"));
 
-    let mut missing = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    let mut missing = Machine::start_with(&login_machine(&entry), start_with_variables(&json!({"USER": "ana"})));
     missing.shell_reports(&json!({}));
     missing.shell_reports(&json!({"PASSWORD": null}));
     expect!["Missing required environment variables: PASSWORD. Set them with: export PASSWORD=value"]
@@ -388,7 +404,7 @@ fn secret_argument_without_a_value_is_read_from_the_shell() {
 
     // The placeholder has the default as its value, and the default is not exported to the shell.
     let entry = json!({"secret": true, "default": "changeme"});
-    let mut run = Machine::start_with(&login_machine(&entry), given(&json!({"USER": "ana"})));
+    let mut run = Machine::start_with(&login_machine(&entry), start_with_variables(&json!({"USER": "ana"})));
     run.shell_reports(&json!({}));
     run.shell_reports(&json!({"PASSWORD": null}));
     assert_eq!((run.state(), run.params()["input_text"].as_str()), ("make", Some("login ana changeme\n")));

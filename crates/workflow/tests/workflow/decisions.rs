@@ -46,7 +46,7 @@ fn looping_machine() -> Value {
 }
 
 fn limited_start(max_states: u32) -> Start {
-    Start { limits: Limits::new(max_states, 1800.0).expect("limits within bounds"), ..start() }
+    Start { limits: Limits::new(max_states, 1800.0).expect("the limits are valid"), ..start() }
 }
 
 fn terminals() -> Value {
@@ -72,11 +72,11 @@ fn run_visits_states_and_completes_without_a_transition() {
     run.result(&json!({"success": true, "match_text": "$ ", "screen_content": "done\n$ "}));
     assert!(run.completed());
     assert_eq!((run.history.final_state(), run.history.states_executed()), (Some("wait"), 2));
-    assert_eq!(run.last.effects, [], "it opened no terminal");
+    assert_eq!(run.last.effects, [], "the run opened no terminal to close");
 }
 
 #[test]
-fn node_call_limits_itself_to_its_given_time() {
+fn node_call_uses_its_own_timeout() {
     let limit = |params: Value, timeout: Value| {
         let state = json!({"action": {"tool": "run_node", "params": params}, "timeout": timeout});
         let run = Machine::start(&json!({"initial_state": "call", "states": {"call": state}}));
@@ -120,7 +120,7 @@ fn start_records_everything_for_a_replay() {
 }
 
 #[test]
-fn invalid_input_decides_nothing() {
+fn invalid_inputs_are_ignored() {
     let mut run = Machine::start(&two_states());
     let first = run.step();
     let succeed = || Outcome::Finished { result: fields(&json!({"success": true})) };
@@ -137,8 +137,8 @@ fn invalid_input_decides_nothing() {
         run.input(late);
         assert_eq!(run.last, Decision::default(), "an input after the end");
     }
-    let early = decide(&run.definition, &History::new(), Input::DeadlinePassed, run.now);
-    assert_eq!(early, Decision::default(), "an input before the start");
+    let decision = decide(&run.definition, &History::new(), Input::DeadlinePassed, run.now);
+    assert_eq!(decision, Decision::default(), "an input before the start");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn first_transition_that_holds_is_taken() {
 }
 
 #[test]
-fn every_condition_holds_as_in_the_table() {
+fn conditions_hold_as_listed() {
     let ok = json!({"success": true});
     let broken = json!({"success": false, "error": "broken pipe"});
     let screen = json!({"success": true, "match_text": "v1.2", "screen_content": "built\n$ "});
@@ -207,43 +207,43 @@ fn every_condition_holds_as_in_the_table() {
 fn terminal_screen_is_searched_if_the_result_has_no_text() {
     // Document 001, lines 303-304: pattern_match searches the current screen.
     let session = |run: &Machine, outcome: &Outcome| wants_screen(&run.definition, &run.history, &run.step(), outcome);
-    let given = || Start { session_id: Some("term_1".into()), ..start() };
-    let listed = Outcome::Finished { result: fields(&json!({"success": true, "total_sessions": 1})) };
+    let start_in_terminal = || Start { session_id: Some("term_1".into()), ..start() };
+    let list_outcome = Outcome::Finished { result: fields(&json!({"success": true, "total_sessions": 1})) };
     let ready = json!({"condition": {"success": true, "pattern_match": "^ready$"}});
     let document = deciding_machine("list_terminal_sessions", &ready);
     for (screen, expected) in [(Some("$ make\nready"), "then"), (Some("$ make"), "(none)"), (None, "(none)")] {
-        let mut run = Machine::start_with(&document, given());
-        assert_eq!(session(&run, &listed).as_deref(), Some("term_1"));
+        let mut run = Machine::start_with(&document, start_in_terminal());
+        assert_eq!(session(&run, &list_outcome).as_deref(), Some("term_1"));
         let (step, session_id) = (run.step(), "term_1".to_owned());
-        let read = Input::ScreenRead { step, session_id, screen: screen.map(str::to_owned) };
-        assert_eq!(run.input(read.clone()).effects, []);
-        assert_eq!(session(&run, &listed), None, "it is read once");
-        assert_eq!(*run.input(read), Decision::default());
+        let screen_read = Input::ScreenRead { step, session_id, screen: screen.map(str::to_owned) };
+        assert_eq!(run.input(screen_read.clone()).effects, []);
+        assert_eq!(session(&run, &list_outcome), None, "the screen is read only once");
+        assert_eq!(*run.input(screen_read), Decision::default());
         assert_eq!(History::from_iter(&run.events), run.history);
-        run.outcome(listed.clone());
+        run.outcome(list_outcome.clone());
         assert_eq!((run.state(), run.history.variables().get("screen_content")), (expected, None));
     }
     // A timed-out action has no text, so the screen of its terminal is read.
     let mut document = deciding_machine("send_input", &json!({"condition": {"pattern_match": "ready"}}));
     document["states"]["first"]["action"]["params"]["session_id"] = "term_2".into();
-    let run = Machine::start_with(&document, given());
+    let run = Machine::start_with(&document, start_in_terminal());
     assert_eq!(session(&run, &Outcome::TimedOut).as_deref(), Some("term_2"));
     document["states"]["first"]["on_timeout"] = "then".into();
-    let run = Machine::start_with(&document, given());
-    assert_eq!(session(&run, &Outcome::TimedOut), None, "it continues without a condition");
+    let run = Machine::start_with(&document, start_in_terminal());
+    assert_eq!(session(&run, &Outcome::TimedOut), None, "on_timeout needs no condition");
     // No screen is read if there is a text, no terminal, or no pattern to decide.
     let wants = |transition: &Value, start: Start, result: &Value| {
         let run = Machine::start_with(&deciding_machine("list_terminal_sessions", transition), start);
         session(&run, &Outcome::Finished { result: fields(result) }).is_some()
     };
-    assert!(!wants(&ready, given(), &json!({"success": true, "screen_content": ""})));
-    assert!(!wants(&ready, given(), &json!({"success": false})));
+    assert!(!wants(&ready, start_in_terminal(), &json!({"success": true, "screen_content": ""})));
+    assert!(!wants(&ready, start_in_terminal(), &json!({"success": false})));
     assert!(!wants(&ready, start(), &json!({"success": true})));
-    assert!(!wants(&json!({"condition": "success"}), given(), &json!({"success": true})));
+    assert!(!wants(&json!({"condition": "success"}), start_in_terminal(), &json!({"success": true})));
     let closing = json!({"condition": {"pattern_match": "ready"}});
-    let run = Machine::start_with(&deciding_machine("exit_terminal", &closing), given());
+    let run = Machine::start_with(&deciding_machine("exit_terminal", &closing), start_in_terminal());
     let closed = Outcome::Finished { result: fields(&json!({"success": true, "session_id": "term_1"})) };
-    assert_eq!(session(&run, &closed), None, "it has closed");
+    assert_eq!(session(&run, &closed), None, "the terminal has closed");
 }
 
 #[test]
@@ -296,30 +296,30 @@ fn unmatched_await_takes_on_timeout_after_all_transitions() {
     document["states"]["first"]["transitions"][0]["condition"] = json!({"pattern_match": "ready"});
     let mut run = Machine::start(&document);
     run.result(&nothing);
-    assert_eq!((run.state(), run.because()), ("late", "the output did not come"));
+    assert_eq!((run.state(), run.because()), ("late", "the output did not appear"));
 
     document["states"]["first"].as_object_mut().unwrap().remove("on_timeout");
     let mut run = Machine::start(&document);
     run.result(&nothing);
-    expect!["State 'first' failed: /x/ did not come"].assert_eq(run.error());
+    expect!["State 'first' failed: /x/ did not appear"].assert_eq(run.error());
 }
 
 #[test]
 fn unmatched_wait_is_not_a_success() {
     let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "reason": "timeout"});
-    let ended = json!({"success": true, "match_text": null, "reason": "exit", "exit_code": 1});
+    let exited = json!({"success": true, "match_text": null, "reason": "exit", "exit_code": 1});
     for (condition, result, taken) in [
         ("success", &nothing, false),
-        ("success", &ended, false),
+        ("success", &exited, false),
         ("failure", &nothing, true),
-        ("timeout", &ended, true),
+        ("timeout", &exited, true),
     ] {
         let mut run = Machine::start(&deciding_machine("await_output", &json!({"condition": condition})));
         run.result(result);
         assert_eq!(run.state() == "then", taken, "{condition} after {result}");
     }
     let mut run = Machine::start(&deciding_machine("await_output", &json!({"condition": "success"})));
-    run.result(&ended);
+    run.result(&exited);
     expect!["State 'first' failed: the program ended with exit code 1 before /x/ came"].assert_eq(run.error());
     assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
     // The judged outcome is stored.
@@ -398,7 +398,7 @@ fn workflow_judges_an_unknown_outcome() {
     let mut run = Machine::start(&two_states());
     run.outcome(Outcome::Unknown);
     expect![
-        "State 'make' failed: It is not known whether 'send_input' happened: the daemon, the terminal or its host ended meanwhile"
+        "State 'make' failed: It is not known whether 'send_input' happened: the daemon, the terminal or its host ended in the meantime"
     ]
     .assert_eq(run.error());
 }
@@ -482,7 +482,7 @@ fn actions_use_the_last_opened_terminal_that_is_open() {
     run.result(&json!({"success": true, "session_id": "term_2"}));
     assert_eq!(run.params()["session_id"], "term_1");
     run.result(&json!({"success": false}));
-    assert_eq!(run.closed(), ["term_1"], "the other one is closed already");
+    assert_eq!(run.closed(), ["term_1"], "the other terminal is already closed");
 }
 
 #[test]
@@ -588,7 +588,7 @@ fn restart_does_not_lengthen_a_sleep() {
     assert_eq!(
         resume(&run.history, run.now),
         [Effect::ArmDeadline { after: Duration::from_secs(1720) }, sleep],
-        "asked again after a restart"
+        "the sleep is requested again after a restart"
     );
     run.succeed();
     assert!(run.completed());
@@ -611,11 +611,11 @@ fn restart_repeats_requests_without_an_outcome() {
     let (limit, asked) = (*limit, |limit| vec![asked_within(limit)]);
     let soon = Timestamp(run.now.0 + 2_000_000);
     assert_eq!(resume(&run.history, soon)[1..], asked(limit - Duration::from_secs(2)));
-    let late = Timestamp(run.now.0 + 3_600_000_000);
+    let next_hour = Timestamp(run.now.0 + 3_600_000_000);
     assert_eq!(
-        resume(&run.history, late),
+        resume(&run.history, next_hour),
         [vec![Effect::ArmDeadline { after: Duration::ZERO }], asked(Duration::from_secs(1))].concat(),
-        "the daemon's downtime counts, and the outcome is still judged"
+        "the daemon's downtime counts, but a late outcome is still evaluated"
     );
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(resume(&run.history, run.now), [Effect::CloseTerminal { session_id: "term_1".into() }]);
@@ -706,7 +706,7 @@ fn log_describes_the_run() {
 }
 
 #[test]
-fn log_of_a_cancelled_run_says_so() {
+fn log_of_a_cancelled_run_has_the_cancellation() {
     let mut run = Machine::start(&two_states());
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(run.log(), [LogEntry::Error { state: Some("make".into()), error: "Cancelled: enough".into() }]);

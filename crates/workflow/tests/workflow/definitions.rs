@@ -1,4 +1,4 @@
-//! Definitions: what is accepted, and the problems that are reported.
+//! Accepted definitions, and the problems reported for others.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::machine::{Tools, definition, problems};
 /// Returns a workflow of one state with some keys set.
 fn one_state(keys: &Value) -> Value {
     let mut state = json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}});
-    for (key, value) in keys.as_object().expect("an object") {
+    for (key, value) in keys.as_object().expect("the value is an object") {
         state[key] = value.clone();
     }
     json!({"initial_state": "start", "states": {"start": state}})
@@ -26,7 +26,7 @@ fn with_condition(transition: &Value) -> Value {
 fn overlong_definition_has_exactly_one_problem() {
     let long = one_state(&json!({"action": {"tool": "send_input", "params": {"input_text": "x".repeat(10 << 20)}}}));
     expect![[r#"
-        "the definition takes 10485864 bytes, at most 1048576 are read"
+        "the definition takes 10485864 bytes, more than the maximum of 1048576"
     "#]]
     .assert_debug_eq(&problems(&long));
 }
@@ -46,7 +46,7 @@ fn long_unknown_names_are_not_compared() {
 }
 
 #[test]
-fn example_of_the_contract_is_read() {
+fn documented_example_is_valid() {
     let document = json!({
         "name": "build_project",
         "description": "Build and report",
@@ -71,7 +71,7 @@ fn example_of_the_contract_is_read() {
     assert_eq!(names, ["start", "wait", "give_up"]);
     assert_eq!(definition.state("start").unwrap().on_timeout(), Some("give_up"));
     assert_eq!(definition.warnings(), []);
-    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "it serializes unchanged");
+    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "the document serializes unchanged");
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn all_problems_are_reported_at_once_with_places() {
         /initial_state: Initial state 'begin' not found in states
         /states/start/transitons: unknown key 'transitons' in a state, did you mean 'transitions'?
         /states/start/action/tool: unknown tool 'send_inptu', did you mean 'send_input'?
-        /states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not 7201
+        /states/start/timeout: a timeout must be a number of seconds from 0.1 to 7200, not 7201
         /states/start/on_timeout: State 'start' timeout target 'nowhere' not found
-        /states/wait~11: 'wait/1' is not a name for a state (1 to 64 letters, digits or '_')
+        /states/wait~11: 'wait/1' is not a valid state name (1 to 64 letters, digits or '_')
         /states/wait~11/action/retries: unknown key 'retries' in an action, known are tool, params
         /states/wait~11/action/params: 'pattern' is missing
         /states/wait~11/transitions/0/condition/pattern_match: pattern 'a(b' does not compile: unclosed group at position 1
@@ -122,25 +122,25 @@ fn missing_and_mistyped_fields_are_reported() {
         (json!({}), "'initial_state' is missing\n'states' is missing"),
         (
             json!({"initial_state": 1, "states": []}),
-            "/initial_state: 'initial_state' must be a text, not 1\n/states: 'states' must be an object, not a list",
+            "/initial_state: 'initial_state' must be a string, not 1\n/states: 'states' must be an object, not a list",
         ),
         (
             json!({"initial_state": "a", "states": {}}),
-            "/states: a workflow has 1 to 100 states, not 0\n/initial_state: Initial state 'a' not found in states",
+            "/states: a workflow must have 1 to 100 states, not 0\n/initial_state: Initial state 'a' not found in states",
         ),
         (json!({"initial_state": "a", "states": {"a": {}}}), "/states/a: 'action' is missing"),
         (json!({"initial_state": "a", "states": {"a": {"action": {}}}}), "/states/a/action: 'tool' is missing"),
         (
             json!({"initial_state": "a", "states": {"a": {"action": {"tool": "send_input", "params": "x"}}}}),
-            "/states/a/action/params: 'params' must be an object, not the text \"x\"",
+            "/states/a/action/params: 'params' must be an object, not the string \"x\"",
         ),
         (
             one_state(&json!({"timeout": "30"})),
-            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not the text \"30\"",
+            "/states/start/timeout: a timeout must be a number of seconds from 0.1 to 7200, not the string \"30\"",
         ),
         (
             one_state(&json!({"timeout": 0.05})),
-            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not 0.05",
+            "/states/start/timeout: a timeout must be a number of seconds from 0.1 to 7200, not 0.05",
         ),
         (
             one_state(&json!({"timeout": 1, "timeout_seconds": 1})),
@@ -164,7 +164,7 @@ fn missing_and_mistyped_fields_are_reported() {
         ),
         (
             with_condition(&json!({"condition": {"success": "yes"}})),
-            "/states/start/transitions/0/condition/success: 'success' must be true or false, not the text \"yes\"",
+            "/states/start/transitions/0/condition/success: 'success' must be true or false, not the string \"yes\"",
         ),
         (
             with_condition(&json!({"condition": {"field_equals": 3}})),
@@ -172,11 +172,11 @@ fn missing_and_mistyped_fields_are_reported() {
         ),
         (
             with_condition(&json!({"condition": {"field_contains": {"error": []}}})),
-            "/states/start/transitions/0/condition/field_contains/error: what 'field_contains' looks for must be a text, not a list",
+            "/states/start/transitions/0/condition/field_contains/error: the value of 'field_contains' must be a string, not a list",
         ),
         (
             with_condition(&json!({"condition": "pattern_match"})),
-            "/states/start/transitions/0/condition: condition \"pattern_match\" needs a 'pattern' beside it",
+            "/states/start/transitions/0/condition: condition \"pattern_match\" requires a 'pattern'",
         ),
         (
             with_condition(&json!({"condition": "success", "pattern": "x"})),
@@ -192,7 +192,7 @@ fn missing_and_mistyped_fields_are_reported() {
         ),
         (
             one_state(&json!({"action": {"tool": "sleep"}})),
-            "/states/start/action/params: 'seconds' of a sleep must be a number from 0 to 7200, not left out",
+            "/states/start/action/params: 'seconds' of a sleep must be a number from 0 to 7200, not omitted",
         ),
         (
             one_state(&json!({"action": {"tool": "sleep", "params": {"seconds": 9999, "second": 1}}})),
@@ -234,7 +234,7 @@ fn limits_are_checked() {
         json!({"initial_state": "s0", "states": (0..count).map(state).collect::<Map<_, _>>()})
     };
     assert!(Definition::parse(&states(100), &Tools).is_ok());
-    assert!(problems(&states(101)).starts_with("/states: a workflow has 1 to 100 states, not 101"));
+    assert!(problems(&states(101)).starts_with("/states: a workflow must have 1 to 100 states, not 101"));
 
     let transitions = |count| {
         let always = json!({"condition": {"success": true}, "next_state": "start"});
@@ -293,8 +293,8 @@ fn unreachable_states_and_endless_paths_are_warned_of() {
     let definition = definition(&document);
     let warnings: Vec<_> = definition.warnings().iter().map(ToString::to_string).collect();
     expect![[r#"
-        /states/b: warning: State 'b' cannot reach an end: every way from it goes on
-        /states/c: warning: State 'c' cannot reach an end: every way from it goes on
+        /states/b: warning: State 'b' cannot reach an end: every path from it continues
+        /states/c: warning: State 'c' cannot reach an end: every path from it continues
         /states/lost: warning: State 'lost' cannot be reached from the initial state 'a'"#]]
     .assert_eq(&warnings.join("\n"));
     assert!(definition.warnings().iter().all(|problem| problem.severity == Severity::Warning));

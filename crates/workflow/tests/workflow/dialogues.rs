@@ -25,7 +25,7 @@ fn params() -> Value {
            "until": "Installed (\\S+)", "timeout": 60})
 }
 
-fn with(document: &Value, variables: &Value) -> Machine {
+fn start_with_variables(document: &Value, variables: &Value) -> Machine {
     let variables: Map<String, Value> = fields(variables);
     Machine::start_with(document, Start { session_id: Some("term_1".to_owned()), variables, ..start() })
 }
@@ -47,14 +47,14 @@ fn requested_turn(machine: &Machine) -> (String, Value) {
 
 /// Delivers the end of the awaited turn.
 fn end_turn(machine: &mut Machine, heard: &Value) {
-    let step = machine.history.awaited_steps().pop().expect("a turn");
+    let step = machine.history.awaited_steps().pop().expect("the run awaits a turn");
     machine.wait(Duration::from_secs(1));
     machine.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(heard) } });
 }
 
 #[test]
 fn each_answer_is_recorded_before_typing_under_its_own_step() {
-    let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "hunter2"}));
+    let mut machine = start_with_variables(&machine(&params()), &json!({"NAME": "ana", "PW": "hunter2"}));
     let (step, first) = requested_turn(&machine);
     assert_eq!(step, "run_0123456789abcdef/install/1/1");
     assert_eq!(
@@ -80,12 +80,12 @@ fn each_answer_is_recorded_before_typing_under_its_own_step() {
         &json!({"success": true, "reason": "match", "matched": 2, "match_text": "Password:", "offset": 60}),
     );
     assert!(
-        !serde_json::to_string(&machine.last.events).expect("JSON").contains("hunter2"),
-        "a secret is not recorded"
+        !serde_json::to_string(&machine.last.events).expect("the value serializes").contains("hunter2"),
+        "the history has no secret text"
     );
     let (_, third) = requested_turn(&machine);
     assert_eq!((&third["input_text"], &third["secret"]), (&json!("hunter2\n"), &json!(true)));
-    assert_eq!(third["patterns"].as_array().map(Vec::len), Some(2), "the password is typed once");
+    assert_eq!(third["patterns"].as_array().map(Vec::len), Some(2), "the password rule is used up");
     end_turn(
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 0, "match_text": "Installed 1.2",
@@ -101,41 +101,44 @@ fn each_answer_is_recorded_before_typing_under_its_own_step() {
 
 #[test]
 fn turn_is_repeated_after_a_restart_with_the_same_step() {
-    let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
+    let mut machine = start_with_variables(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
     let received = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
     end_turn(&mut machine, &received);
-    let (step, asked) = requested_turn(&machine);
-    let again = resume(&machine.history, machine.now);
-    let again = again.iter().find_map(|effect| match effect {
+    let (step, turn_params) = requested_turn(&machine);
+    let repeated_effects = resume(&machine.history, machine.now);
+    let repeated_effects = repeated_effects.iter().find_map(|effect| match effect {
         Effect::Perform { step, params, .. } => Some((step.to_string(), Value::from(params.clone()))),
         _ => None,
     });
-    assert_eq!(again, Some((step, asked)));
-    let before: steplatch_ids::StepId = "run_0123456789abcdef/install/1/1".parse().expect("a step");
+    assert_eq!(repeated_effects, Some((step, turn_params)));
+    let before: steplatch_ids::StepId = "run_0123456789abcdef/install/1/1".parse().expect("the step id is valid");
     let stale = Input::Outcome { step: before, outcome: Outcome::Finished { result: fields(&received) } };
     assert!(decide(&machine.definition, &machine.history, stale, machine.now).events.is_empty());
 }
 
 #[test]
-fn failures_are_those_of_an_action() {
+fn dialogue_fails_like_any_action() {
     let document = machine(&params());
     let variables = json!({"NAME": "ana", "PW": "x"});
-    let mut asked = with(&document, &variables);
-    end_turn(&mut asked, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
-    assert_eq!(asked.error(), "State 'install' failed: the program asks what no rule answers: Overwrite? [y/N]");
-    let mut late = with(&document, &variables);
-    end_turn(&mut late, &json!({"success": true, "reason": "timeout"}));
-    assert_eq!(late.state(), "late");
-    let mut lost = with(&document, &variables);
-    let step = lost.history.awaited_steps().pop().expect("a turn");
-    lost.input(Input::Outcome { step, outcome: Outcome::Unknown });
-    assert!(
-        lost.error().starts_with("State 'install' failed: It is not known whether 'dialogue' happened"),
-        "{}",
-        lost.error()
+    let mut unanswered = start_with_variables(&document, &variables);
+    end_turn(&mut unanswered, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
+    assert_eq!(
+        unanswered.error(),
+        "State 'install' failed: the program asks a question that no rule answers: Overwrite? [y/N]"
     );
-    let mut cancelled = with(&document, &variables);
-    let step = cancelled.history.awaited_steps().pop().expect("a turn");
+    let mut timed_out = start_with_variables(&document, &variables);
+    end_turn(&mut timed_out, &json!({"success": true, "reason": "timeout"}));
+    assert_eq!(timed_out.state(), "late");
+    let mut interrupted = start_with_variables(&document, &variables);
+    let step = interrupted.history.awaited_steps().pop().expect("the run awaits a turn");
+    interrupted.input(Input::Outcome { step, outcome: Outcome::Unknown });
+    assert!(
+        interrupted.error().starts_with("State 'install' failed: It is not known whether 'dialogue' happened"),
+        "{}",
+        interrupted.error()
+    );
+    let mut cancelled = start_with_variables(&document, &variables);
+    let step = cancelled.history.awaited_steps().pop().expect("the run awaits a turn");
     cancelled.input(Input::Cancel { reason: "enough".to_owned() });
     assert!(cancelled.last.effects.contains(&Effect::Abandon { step }));
 }
@@ -144,7 +147,7 @@ fn failures_are_those_of_an_action() {
 fn unresolved_placeholder_fails_before_typing() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "dialogue", "params": {
         "rules": [{"when": "q (?P<word>.)", "type": "{word}{groups.1}{match_text}{later}\n"}]}}}}});
-    let machine = with(&document, &json!({"later": "1"}));
+    let machine = start_with_variables(&document, &json!({"later": "1"}));
     assert_eq!(requested_turn(&machine).1["patterns"], json!(["q (?P<word>.)"]));
     let mut start = start();
     start.session_id = Some("term_1".to_owned());
@@ -181,22 +184,25 @@ fn rehearsal_applies_the_rules_to_program_text() {
     let stubs = Stubs::read(&stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
     let variables = fields(&json!({"NAME": "ana", "PW": "hunter2"}));
     let rehearsal = rehearse(&definition, &stubs, variables.clone(), Limits::default());
-    let played = serde_json::to_value(&rehearsal).expect("JSON");
-    assert_eq!(played["end"], json!({"status": "completed"}), "{played}");
-    assert_eq!(played["path"][0]["result"]["answered"][0]["typed"], "root:ana\n");
-    assert!(!played["path"][0]["result"].to_string().contains("hunter2"));
+    let report = serde_json::to_value(&rehearsal).expect("the value serializes");
+    assert_eq!(report["end"], json!({"status": "completed"}), "{report}");
+    assert_eq!(report["path"][0]["result"]["answered"][0]["typed"], "root:ana\n");
+    assert!(!report["path"][0]["result"].to_string().contains("hunter2"));
     for (stub, end) in [
         (
             json!({"prints": "user root?"}),
             "State 'install' failed: the program ended with exit code 0 before /Installed (\\S+)/ came",
         ),
-        (json!({"prints": ["What now?"]}), "State 'install' failed: the program asks what no rule answers: What now?"),
+        (
+            json!({"prints": ["What now?"]}),
+            "State 'install' failed: the program asks a question that no rule answers: What now?",
+        ),
         (json!("timeout"), "State 'late' failed: late"),
     ] {
         let stubs = json!({"states": {"install": stub}});
         let stubs = Stubs::read(&stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
-        let played = serde_json::to_value(rehearse(&definition, &stubs, variables.clone(), Limits::default()));
-        assert_eq!(played.expect("JSON")["end"]["error"], end);
+        let report = serde_json::to_value(rehearse(&definition, &stubs, variables.clone(), Limits::default()));
+        assert_eq!(report.expect("the value serializes")["end"]["error"], end);
     }
 }
 
@@ -210,19 +216,19 @@ fn later_dialogue_starts_with_its_own_text() {
         "one": {"action": action("./one\n"), "transitions": [{"condition": "success", "next_state": "two"}]},
         "two": {"action": action("./two\n")},
     }});
-    let mut machine = with(&document, &json!({"PW": "hunter2"}));
+    let mut machine = start_with_variables(&document, &json!({"PW": "hunter2"}));
     let matched = |text: &str, matched: u32| json!({"success": true, "reason": "match", "matched": matched, "match_text": text, "groups": [], "offset": 9});
     end_turn(&mut machine, &matched("Password:", 1));
     end_turn(&mut machine, &matched("ok", 0));
-    let (step, started) = requested_turn(&machine);
+    let (step, turn_params) = requested_turn(&machine);
     assert_eq!(
-        (step.as_str(), &started["input_text"]),
+        (step.as_str(), &turn_params["input_text"]),
         ("run_0123456789abcdef/two/1/1", &json!("./two\n")),
-        "{started}"
+        "{turn_params}"
     );
-    let again = resume(&machine.history, machine.now);
+    let repeated_effects = resume(&machine.history, machine.now);
     assert!(
-        machine.last.effects.iter().all(|effect| again.contains(effect)),
-        "the next daemon performs the same: {again:?}"
+        machine.last.effects.iter().all(|effect| repeated_effects.contains(effect)),
+        "a restarted daemon repeats the effects: {repeated_effects:?}"
     );
 }

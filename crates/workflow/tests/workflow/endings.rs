@@ -1,4 +1,4 @@
-//! Limits of visits, and finally states.
+//! Limits on visits, and finally states.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn run_with_terminal() -> Machine {
     run
 }
 
-fn broken() -> Value {
+fn failed_result() -> Value {
     json!({"success": true, "exit_code": 1, "output": "x"})
 }
 
@@ -59,22 +59,22 @@ fn visits_are_limited_and_counted() {
     let mut run = run_with_terminal();
     for visit in 1..=3 {
         assert_eq!((run.state(), &run.params()["command"]), ("try", &json!(format!("try {visit}"))));
-        run.result(&broken());
+        run.result(&failed_result());
     }
     assert_eq!((run.state(), run.because()), ("give_up", "state 'try' was visited 3 times"));
 
     let mut run = run_with_terminal();
-    run.result(&broken());
+    run.result(&failed_result());
     run.result(&json!({"success": true, "exit_code": 1, "output": "2"}));
-    assert_eq!((run.state(), &run.params()["input_text"]), ("done", &json!("ok 1")), "its own first visit");
+    assert_eq!((run.state(), &run.params()["input_text"]), ("done", &json!("ok 1")), "the state counts its own visits");
 
     let mut document = retrying_machine();
     document["states"]["try"].as_object_mut().unwrap().remove("on_exhausted");
     document.as_object_mut().unwrap().remove("finally");
     let mut run = Machine::start(&document);
     run.result(&json!({"success": true, "session_id": "term_1"}));
-    (0..3).for_each(|_| drop(run.result(&broken()).clone()));
-    expect!["State 'try' was visited 3 times (max_visits), and nothing leads on"].assert_eq(run.error());
+    (0..3).for_each(|_| drop(run.result(&failed_result()).clone()));
+    expect!["State 'try' was visited 3 times (max_visits), and no state follows"].assert_eq(run.error());
     assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::TooManyStates, .. }));
 }
 
@@ -119,13 +119,13 @@ fn finally_failure_fails_a_completing_run_only() {
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
     run.succeed();
-    run.result(&broken());
+    run.result(&failed_result());
     expect!["State 'stop' failed: the command ended with exit code 1: x"].assert_eq(run.error());
     assert_eq!(run.closed(), ["term_1"]);
 
     let mut run = Machine::start(&document);
     run.result(&json!({"success": false, "error": "no terminal"}));
-    run.result(&broken());
+    run.result(&failed_result());
     expect!["State 'open' failed: no terminal"].assert_eq(run.error());
 }
 
@@ -140,7 +140,7 @@ fn finally_state_has_its_own_time_and_states() {
     assert!(run.last.effects.contains(&Effect::Abandon { step: step.clone() }), "{:?}", run.last.effects);
     assert!(run.last.effects.contains(&Effect::ArmDeadline { after: Duration::from_secs(60) }));
     run.input(Input::Outcome { step, outcome: Outcome::Unknown });
-    assert_eq!(run.state(), "stop", "a late outcome changes nothing");
+    assert_eq!(run.state(), "stop", "a late outcome has no effect");
     run.wait(Duration::from_secs(20));
     let resumed = resume(&run.history, run.now);
     assert!(resumed.contains(&Effect::ArmDeadline { after: Duration::from_secs(40) }), "{resumed:?}");
@@ -149,7 +149,7 @@ fn finally_state_has_its_own_time_and_states() {
 }
 
 #[test]
-fn cancelled_or_idle_run_has_no_finally_state() {
+fn cancelled_or_unstarted_run_skips_its_finally_state() {
     let mut run = run_with_terminal();
     run.input(Input::Cancel { reason: "enough".into() });
     assert!(matches!(run.history.status(), Status::Cancelled { .. }));
@@ -172,10 +172,10 @@ fn invalid_visit_limits_and_finally_states_have_places() {
     });
     expect![[r#"
         /finally: the finally state 'b' is not in states, did you mean 'a'?
-        /states/a/timeout: a timeout is a number of seconds from 0.1 to 7200, not 7201
+        /states/a/timeout: a timeout must be a number of seconds from 0.1 to 7200, not 7201
         /states/a/on_exhausted: 'on_exhausted' needs 'max_visits' beside it
         /states/a/on_exhausted: State 'a' exhausted target 'c' not found, did you mean 'a'?
-        /states/d/max_visits: 'max_visits' is a whole number from 1 to 1000, not 0
+        /states/d/max_visits: 'max_visits' must be a whole number from 1 to 1000, not 0
         /states/d/on_exhausted: 'on_exhausted' needs 'max_visits' beside it
         /states/d: warning: State 'd' cannot be reached from the initial state 'a'"#]]
     .assert_eq(&problems(&document));
@@ -196,7 +196,7 @@ fn completed_run_closes_its_opened_terminals() {
         let mut run = Machine::start_with(&document, start);
         run.result(&json!({"success": true, "session_id": "term_1"}));
         run.result(&json!({"success": true, "session_id": "term_1", "open_terminals": ["term_2"]}));
-        assert_eq!(run.params()["session_id"], run.history.session_id().unwrap(), "not that of the nested run");
+        assert_eq!(run.params()["session_id"], run.history.session_id().unwrap(), "the run uses its own terminal");
         run.succeed();
         assert!(run.completed());
         assert_eq!(History::from_iter(&run.events), run.history);
@@ -204,11 +204,11 @@ fn completed_run_closes_its_opened_terminals() {
     };
     let run = completed(start());
     assert_eq!(run.closed(), ["term_2", "term_1"]);
-    let again: Vec<Effect> = resume(&run.history, run.now);
-    assert_eq!(again, run.last.effects, "also when the daemon stopped in between");
+    let repeated_effects: Vec<Effect> = resume(&run.history, run.now);
+    assert_eq!(repeated_effects, run.last.effects, "a restarted daemon repeats the effects");
     assert!(completed(Start { keep_terminals: true, ..start() }).closed().is_empty());
     let nested = Start { parent: Some("run_0123456789abcdea/nest/1".parse().unwrap()), depth: 1, ..start() };
-    assert!(completed(nested).closed().is_empty(), "they are left to the parent run");
-    let given = completed(Start { session_id: Some("term_0".into()), ..start() });
-    assert_eq!(given.closed(), ["term_2", "term_1"], "not the given one");
+    assert!(completed(nested).closed().is_empty(), "the parent run closes them");
+    let run_in_given_terminal = completed(Start { session_id: Some("term_0".into()), ..start() });
+    assert_eq!(run_in_given_terminal.closed(), ["term_2", "term_1"], "the given terminal stays open");
 }

@@ -34,7 +34,7 @@ fn next_input(history: &History, pick: u64) -> Input {
         let answer = ShellAnswer::Told { values: exchange.read.iter().map(value).collect() };
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
-    let gate = history.gate().expect("an unfinished run waits for something");
+    let gate = history.gate().expect("an unfinished run waits for an input");
     let choices = gate.choices();
     let choice = choices[(pick % choices.len() as u64) as usize].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "ann".into() }
@@ -42,13 +42,13 @@ fn next_input(history: &History, pick: u64) -> Input {
 
 /// Runs a definition and checks that its history can be stored and replayed. Returns the number of events.
 fn run(definition: &Definition, mut pick: u64) -> usize {
-    let limits = Limits::new(12, 1800.0).expect("limits within bounds");
+    let limits = Limits::new(12, 1800.0).expect("the limits are valid");
     let (mut history, mut events) = (History::new(), Vec::<Event>::new());
     let mut now = Timestamp(1_700_000_000_000_000);
     let mut input = Input::Start(Start { limits, session_id: Some("term_given".to_owned()), ..start() });
     for _ in 0..MAX_INPUTS {
         let decision = decide(definition, &history, input.clone(), now);
-        assert_eq!(decide(definition, &history, input, now), decision, "the same decision again");
+        assert_eq!(decide(definition, &history, input, now), decision, "the same input gives the same decision");
         history.extend(&decision.events);
         events.extend(decision.events);
         if history.is_over() {
@@ -61,11 +61,14 @@ fn run(definition: &Definition, mut pick: u64) -> usize {
     }
     let mut replayed = History::new();
     replayed.extend(&events);
-    assert!(replayed == history, "the events give another history");
-    let stored: Vec<String> = events.iter().map(|event| serde_json::to_string(event).expect("an event")).collect();
-    let read: Vec<Event> = stored.iter().map(|line| serde_json::from_str(line).expect("an event")).collect();
-    let again: Vec<String> = read.iter().map(|event| serde_json::to_string(event).expect("an event")).collect();
-    assert_eq!(stored, again, "events that were stored and read");
+    assert!(replayed == history, "a replay of the events gives the same history");
+    let stored: Vec<String> =
+        events.iter().map(|event| serde_json::to_string(event).expect("events serialize")).collect();
+    let reread_events: Vec<Event> =
+        stored.iter().map(|line| serde_json::from_str(line).expect("the stored event is valid")).collect();
+    let restored_lines: Vec<String> =
+        reread_events.iter().map(|event| serde_json::to_string(event).expect("events serialize")).collect();
+    assert_eq!(stored, restored_lines, "events round-trip through their stored form");
     let _ = execution_log(&events);
     events.len()
 }
@@ -133,17 +136,18 @@ fn definitions() {
                     let parent = problem.pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
                     assert!(
                         document.pointer(&problem.pointer).or_else(|| document.pointer(parent)).is_some(),
-                        "no place in the document: {problem}"
+                        "the pointer is not in the document: {problem}"
                     );
                 }
                 return (problems.iter().map(|problem| shape(&problem.message)).collect(), 0);
             }
         };
-        let printed = serde_json::to_string(&definition).expect("a document is JSON");
-        let again = Definition::from_text(&printed, &Tools).unwrap_or_else(|problems| panic!("{problems}\n{printed}"));
-        assert_eq!(printed, serde_json::to_string(&again).expect("a document is JSON"));
-        assert_eq!(definition.warnings(), again.warnings());
-        assert_eq!(format!("{:?}", definition.states()), format!("{:?}", again.states()));
+        let printed = serde_json::to_string(&definition).expect("definitions serialize");
+        let reparsed =
+            Definition::from_text(&printed, &Tools).unwrap_or_else(|problems| panic!("{problems}\n{printed}"));
+        assert_eq!(printed, serde_json::to_string(&reparsed).expect("definitions serialize"));
+        assert_eq!(definition.warnings(), reparsed.warnings());
+        assert_eq!(format!("{:?}", definition.states()), format!("{:?}", reparsed.states()));
         assert!(definition.state(definition.initial_state()).is_some());
         for transition in definition.states().iter().flat_map(steplatch_workflow::State::transitions) {
             assert!(definition.state(transition.next_state()).is_some());

@@ -11,11 +11,11 @@ use steplatch_workflow::{
 
 use crate::machine::{Machine, fields, problems, start};
 
-fn last(tool: &str) -> Value {
+fn final_state(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
 }
 
-/// A judged transition between two decided ones.
+/// Returns a machine with judged transitions between decidable ones.
 fn judged_state() -> Value {
     json!({
         "initial_state": "build",
@@ -30,7 +30,7 @@ fn judged_state() -> Value {
                     {"condition": {"description": "never asked after exit code 1"}, "next_state": "note"}
                 ]
             },
-            "ship": last("send_input"), "note": last("send_input"), "mend": {"action": {"tool": "send_input"}}
+            "ship": final_state("send_input"), "note": final_state("send_input"), "mend": {"action": {"tool": "send_input"}}
         }
     })
 }
@@ -50,7 +50,7 @@ fn choices(run: &Machine) -> Vec<String> {
 }
 
 fn answer(run: &mut Machine, choice: &str) {
-    let step = run.history.gate().expect("a gate").step.clone();
+    let step = run.history.gate().expect("a gate is open").step.clone();
     run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".into() });
 }
 
@@ -128,8 +128,8 @@ fn unexpected_result_asks_for_the_next_state() {
                 "transitions": [{"condition": "success", "next_state": "type"}],
                 "on_unknown": "ask"
             },
-            "type": last("send_input"),
-            "end": last("send_input")
+            "type": final_state("send_input"),
+            "end": final_state("send_input")
         }
     });
     let unknown = json!({"success": true, "match_text": null, "reason": "timeout", "screen_content": "Ports: "});
@@ -143,7 +143,7 @@ fn unexpected_result_asks_for_the_next_state() {
     assert_eq!(choices(&run), ["go on with 'type'", "do 'wait' again", "go to 'end'", NONE_OF_THESE]);
     let gate = run.history.gate().unwrap();
     assert_eq!((&gate.context["expected"], &gate.context["nearest_line"]), (&json!("^Port: *$"), &json!("Ports:")));
-    assert!(gate.prompt().starts_with("State 'wait' failed: /^Port: *$/ did not come"), "{}", gate.prompt());
+    assert!(gate.prompt().starts_with("State 'wait' failed: /^Port: *$/ did not appear"), "{}", gate.prompt());
     answer(&mut run, "go on with 'type'");
     assert_eq!(run.state(), "type");
     let mut run = at_gate();
@@ -155,7 +155,7 @@ fn unexpected_result_asks_for_the_next_state() {
 }
 
 #[test]
-fn unknown_or_late_answer_decides_nothing() {
+fn unknown_or_late_answers_are_ignored() {
     let mut run = at_gate(&json!({"success": true}));
     let step = run.history.gate().unwrap().step.clone();
     answer(&mut run, "perhaps");
@@ -175,13 +175,13 @@ fn time_at_a_gate_does_not_count() {
     assert_eq!(run.last.effects[0], Effect::DisarmDeadline);
     run.wait(Duration::from_secs(86_400));
     run.input(Input::DeadlinePassed);
-    assert_eq!(run.last, Decision::default(), "a running branch is late");
-    let asked = resume(&run.history, run.now);
-    assert!(matches!(asked[..], [Effect::OpenGate { .. }]), "{asked:?}");
+    assert_eq!(run.last, Decision::default(), "the deadline does not apply at a gate");
+    let effects = resume(&run.history, run.now);
+    assert!(matches!(effects[..], [Effect::OpenGate { .. }]), "{effects:?}");
     answer(&mut run, "no warnings");
-    let left = Duration::from_micros(1_800_000_000 - 1_000_250_000);
-    assert_eq!(run.last.effects[0], Effect::ArmDeadline { after: left });
-    assert_eq!(resume(&run.history, run.now)[0], Effect::ArmDeadline { after: left });
+    let remaining = Duration::from_micros(1_800_000_000 - 1_000_250_000);
+    assert_eq!(run.last.effects[0], Effect::ArmDeadline { after: remaining });
+    assert_eq!(resume(&run.history, run.now)[0], Effect::ArmDeadline { after: remaining });
     assert_eq!(History::from_iter(&run.events), run.history);
 }
 
@@ -208,14 +208,15 @@ fn unanswerable_descriptions_are_refused() {
         ]);
         document
     };
-    let wrong = [json!("same"), json!("same"), json!(" "), json!("none of these"), json!(7), json!("x".repeat(501))];
+    let descriptions =
+        [json!("same"), json!("same"), json!(" "), json!("none of these"), json!(7), json!("x".repeat(501))];
     expect![[r#"
-        /states/build/transitions/2/condition/description: what is to be judged has 1 to 500 characters, not 1 or only blanks
-        /states/build/transitions/3/condition/description: 'none of these' is a choice that is there anyway
-        /states/build/transitions/4/condition/description: 'description' must be a text, not 7
-        /states/build/transitions/5/condition/description: what is to be judged has 1 to 500 characters, not 501 or only blanks
+        /states/build/transitions/2/condition/description: 'description' must have 1 to 500 characters and not only spaces, not 1
+        /states/build/transitions/3/condition/description: 'none of these' is always offered as a choice
+        /states/build/transitions/4/condition/description: 'description' must be a string, not 7
+        /states/build/transitions/5/condition/description: 'description' must have 1 to 500 characters and not only spaces, not 501
         /states/build/transitions/1/condition/description: another transition of this state has the same description"#]]
-    .assert_eq(&problems(&document(&wrong)));
+    .assert_eq(&problems(&document(&descriptions)));
 }
 
 /// A machine that opens a gate before it continues.
@@ -236,8 +237,8 @@ fn asking_machine(params: &Value) -> Value {
     })
 }
 
-fn answers(run: &mut Machine, choice: &str) -> bool {
-    let step = run.history.gate().expect("a gate").step.clone();
+fn try_answer(run: &mut Machine, choice: &str) -> bool {
+    let step = run.history.gate().expect("a gate is open").step.clone();
     let input = Input::GateAnswered { step, choice: choice.into(), by: "ann".into() };
     !run.input(input).events.is_empty()
 }
@@ -245,20 +246,20 @@ fn answers(run: &mut Machine, choice: &str) -> bool {
 #[test]
 fn action_asks_and_the_answer_is_its_result() {
     let params = json!({"prompt": "Ship {what}?", "choices": ["ship", "stop"]});
-    let given = Start { variables: fields(&json!({"what": "it"})), ..start() };
-    let mut run = Machine::start_with(&asking_machine(&params), given);
+    let start = Start { variables: fields(&json!({"what": "it"})), ..start() };
+    let mut run = Machine::start_with(&asking_machine(&params), start);
     let gate = run.history.gate().unwrap();
     assert_eq!((gate.prompt().as_str(), gate.choices()), ("Ship it?", vec!["ship", "stop"]));
     assert_eq!(gate.answered_by(), AnsweredBy::Human);
     assert_eq!(run.history.status(), &Status::Waiting);
-    let left = run.history.time_left(run.now);
+    let time_left = run.history.time_left(run.now);
     run.wait(Duration::from_secs(100_000));
-    assert_eq!(run.history.time_left(run.now), left, "the time of a gate does not count");
-    assert!(!answers(&mut run, "perhaps"), "an unknown choice decides nothing");
-    assert!(answers(&mut run, "ship"));
+    assert_eq!(run.history.time_left(run.now), time_left, "the time of a gate does not count");
+    assert!(!try_answer(&mut run, "perhaps"), "an unknown choice is ignored");
+    assert!(try_answer(&mut run, "ship"));
     assert_eq!(run.params()["input_text"], "ship # ship ann\n");
     let rearmed =
-        run.last.effects.iter().any(|effect| matches!(effect, Effect::ArmDeadline { after } if *after == left));
+        run.last.effects.iter().any(|effect| matches!(effect, Effect::ArmDeadline { after } if *after == time_left));
     assert!(rearmed, "{:?}", run.last.effects);
     assert!(run.history.gate().is_none());
 }
@@ -272,10 +273,10 @@ fn open_question_takes_any_text_and_unanswered_one_times_out() {
     let step = run.history.gate().unwrap().step.clone();
     run.wait(Duration::from_secs(61));
     // A restarted daemon opens the gate again, with the same deadline.
-    let again = resume(&run.history, run.now);
+    let repeated_effects = resume(&run.history, run.now);
     assert!(
-        matches!(&again[..], [Effect::OpenGate { .. }, Effect::ExpireGate { at, .. }] if *at == expires),
-        "{again:?}"
+        matches!(&repeated_effects[..], [Effect::OpenGate { .. }, Effect::ExpireGate { at, .. }] if *at == expires),
+        "{repeated_effects:?}"
     );
     let failed = Outcome::Finished { result: fields(&json!({"success": false})) };
     assert!(run.input(Input::Outcome { step: step.clone(), outcome: failed }).events.is_empty());
@@ -283,10 +284,10 @@ fn open_question_takes_any_text_and_unanswered_one_times_out() {
     assert_eq!(run.state(), "late");
     assert!(
         run.input(Input::GateAnswered { step, choice: "x".into(), by: "bob".into() }).events.is_empty(),
-        "too late"
+        "the answer is too late"
     );
     let mut run = Machine::start(&asking_machine(&json!({"prompt": "How?"})));
-    assert!(answers(&mut run, "gently"));
+    assert!(try_answer(&mut run, "gently"));
     assert!(run.completed(), "an answer without a transition is still a success");
 }
 
@@ -298,7 +299,7 @@ fn invalid_question_is_reported_in_advance_and_when_asked() {
         (json!({"prompt": " "}), "/params/prompt: 'prompt' must contain the question"),
         (json!({"prompt": "?", "choices": []}), "'choices' must have 1 to 20 entries"),
         (json!({"prompt": "?", "choices": ["a", "a"]}), "'choices' has duplicate entries"),
-        (json!({"prompt": "?", "timeout": -1}), "'timeout' of a gate is a number of seconds"),
+        (json!({"prompt": "?", "timeout": -1}), "'timeout' of a gate must be a number of seconds"),
         (
             json!({"prompt": "?", "form": {"properties": {"a": {"type": "map"}}}}),
             "/params/form: field 'a' has type \"map\"",
@@ -306,17 +307,17 @@ fn invalid_question_is_reported_in_advance_and_when_asked() {
         (json!({"prompt": "?", "form": {"properties": {"by": {"type": "string"}}}}), "'by' is a reserved variable"),
         (
             json!({"prompt": "?", "choices": ["a"], "form": {"properties": {"a": {"type": "string"}}}}),
-            "a gate has either 'choices' or a 'form'",
+            "a gate must have either 'choices' or a 'form', not both",
         ),
-        (json!({"prompt": "?", "answered_by": "cat"}), "'answered_by' is human, agent or anyone, not \"cat\""),
+        (json!({"prompt": "?", "answered_by": "cat"}), "'answered_by' must be human, agent or anyone, not \"cat\""),
         (json!({"prompt": "?", "choice": ["a"]}), "unknown key 'choice' in a gate, did you mean 'choices'?"),
     ] {
         let found = problems(&params);
         assert!(found.contains(problem), "no {problem:?} in {found}");
     }
-    let given = Start { variables: fields(&json!({"wait": "soon"})), ..start() };
-    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "timeout": "{wait}"})), given);
-    assert!(run.error().starts_with("State 'ask': 'timeout' of a gate is a number"), "{}", run.error());
+    let start = Start { variables: fields(&json!({"wait": "soon"})), ..start() };
+    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "timeout": "{wait}"})), start);
+    assert!(run.error().starts_with("State 'ask': 'timeout' of a gate must be a number"), "{}", run.error());
 }
 
 #[test]
@@ -329,40 +330,40 @@ fn form_fields_are_parts_of_the_result() {
     document["states"]["ask"]["transitions"][0]["condition"] = json!({"field_equals": {"count": 3}});
     document["states"]["ship"]["action"]["params"]["input_text"] =
         json!("{ask_version} x{ask_count} {answer} {ask_by}");
-    let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
-    let mut run = Machine::start_with(&document, given);
-    let reported = run.history.gate().unwrap().form().unwrap().clone();
-    assert_eq!(reported["properties"]["version"]["title"], "Version of tea");
+    let start = Start { variables: fields(&json!({"what": "tea"})), ..start() };
+    let mut run = Machine::start_with(&document, start);
+    let form_schema = run.history.gate().unwrap().form().unwrap().clone();
+    assert_eq!(form_schema["properties"]["version"]["title"], "Version of tea");
     let opens = run.last.effects.iter().any(|effect| matches!(effect, Effect::OpenGate { form: Some(_), .. }));
     assert!(opens, "{:?}", run.last.effects);
     for wrong in ["3", "{}", r#"{"version": "1", "count": 0}"#, r#"{"version": "1", "who": 1}"#] {
-        assert!(!answers(&mut run, wrong), "{wrong}");
+        assert!(!try_answer(&mut run, wrong), "{wrong}");
         assert_eq!(run.history.status(), &Status::Waiting);
     }
-    assert!(answers(&mut run, r#"{"count": "3", "version": "1.2"}"#));
+    assert!(try_answer(&mut run, r#"{"count": "3", "version": "1.2"}"#));
     assert_eq!(run.params()["input_text"], r#"1.2 x3 {"version":"1.2","count":3} ann"#);
     assert_eq!(History::from_iter(&run.events), run.history);
-    let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
-    let mut other = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), given);
-    assert!(answers(&mut other, r#"{"version": "1"}"#));
+    let start = Start { variables: fields(&json!({"what": "tea"})), ..start() };
+    let mut other = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), start);
+    assert!(try_answer(&mut other, r#"{"version": "1"}"#));
     assert_eq!(other.history.variables().get("ask_count"), Some(&json!(2)), "its default");
 }
 
 #[test]
 fn form_broken_by_a_variable_is_reported_when_asked() {
     let form = json!({"properties": {"count": {"type": "{kind}"}}});
-    let given = Start { variables: fields(&json!({"kind": "heap"})), ..start() };
-    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), given);
+    let start = Start { variables: fields(&json!({"kind": "heap"})), ..start() };
+    let run = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), start);
     assert!(run.error().starts_with("State 'ask': field 'count' has type \"heap\""), "{}", run.error());
 }
 
 #[test]
 fn author_of_an_answer_is_read_from_histories_of_any_age() {
-    let read = |text: &str| serde_json::from_str::<By>(text).unwrap();
-    assert_eq!(read(r#""ana""#), By::from("ana"));
-    let whole = By { who: "ana".into(), through: Some("cli".into()), ..By::default() };
-    let text = serde_json::to_string(&whole).unwrap();
-    assert_eq!((read(&text), whole.to_string().as_str()), (whole, "ana (cli)"));
+    let parse = |text: &str| serde_json::from_str::<By>(text).unwrap();
+    assert_eq!(parse(r#""ana""#), By::from("ana"));
+    let by = By { who: "ana".into(), through: Some("cli".into()), ..By::default() };
+    let text = serde_json::to_string(&by).unwrap();
+    assert_eq!((parse(&text), by.to_string().as_str()), (by, "ana (cli)"));
     assert_eq!(serde_json::to_string(&By::from("ana")).unwrap(), r#""ana""#);
 }
 
@@ -397,8 +398,8 @@ fn terminals_named_after_a_question_are_known_when_asked() {
     assert_eq!(ahead.computed, ["{go_session_id}-{missing}"]);
     // The recorded content counts for the answer.
     run.history.show_terminals(vec!["term_1".to_owned()]);
-    assert_eq!(run.history.approved_terminals(), None, "nobody has answered");
-    let step = run.history.gate().expect("a gate waits").step.clone();
+    assert_eq!(run.history.approved_terminals(), None, "no person has answered");
+    let step = run.history.gate().expect("a gate is open").step.clone();
     run.input(Input::GateAnswered {
         step,
         choice: "yes".to_owned(),

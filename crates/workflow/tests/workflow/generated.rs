@@ -6,7 +6,7 @@ use steplatch_workflow::{History, Input, Limits, Outcome, ShellAnswer, Start};
 
 use super::machine::{fields, start};
 
-/// A condition, selected by a number.
+/// Returns a condition, selected by a number.
 fn condition(pick: u8) -> Value {
     match pick % 11 {
         0 => json!({}),
@@ -49,7 +49,7 @@ fn action(pick: u8) -> Value {
     }
 }
 
-/// The items of a state; most states have none.
+/// Returns the items of a state; most states have none.
 fn items(pick: u8, tool: &Value) -> Option<Value> {
     let is_single = ["gate", "return", "fail", "parallel"].iter().any(|single| tool == single);
     match pick % 20 {
@@ -72,11 +72,11 @@ fn contracts() -> impl Strategy<Value = (Value, Value)> {
         json!({"A": {"required": false}, "B": {"default": "b", "secret": true}}),
         json!({"A": "needed", "B": {"schema": {"enum": ["0", "ok"]}}}),
     ]);
-    let returned = prop::sample::select(vec![json!({}), json!({"X": "left"}), json!({"X": {"required": false}})]);
-    (arguments, returned)
+    let return_values = prop::sample::select(vec![json!({}), json!({"X": "left"}), json!({"X": {"required": false}})]);
+    (arguments, return_values)
 }
 
-/// A machine of a few randomly connected states.
+/// Generates machines of a few randomly connected states.
 pub(crate) fn machines() -> impl Strategy<Value = Value> {
     let transition = (any::<u8>(), any::<u8>());
     let state = (any::<u8>(), prop::collection::vec(transition, 0..4), prop::option::of(any::<u8>()));
@@ -88,10 +88,10 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
         let mut document = Map::new();
         for (index, (pick, mut transitions, on_timeout)) in states.into_iter().enumerate() {
             // The conditions of a gate must differ.
-            let mut seen = Vec::new();
+            let mut known_conditions = Vec::new();
             transitions.retain(|(pick, _)| {
-                let new = !seen.contains(pick);
-                seen.push(*pick);
+                let new = !known_conditions.contains(pick);
+                known_conditions.push(*pick);
                 new
             });
             let transition = |(pick, to)| json!({"condition": condition(pick), "next_state": target(to)});
@@ -119,7 +119,7 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
 pub(crate) fn starts() -> impl Strategy<Value = Start> {
     let variables = prop::sample::select(vec![json!({}), json!({"A": "a"}), json!({"A": "a", "B": "ok"})]);
     (1u32..12, any::<bool>(), variables, 0u32..7).prop_map(|(max_states, given, variables, depth)| Start {
-        limits: Limits::new(max_states, 1800.0).expect("limits within bounds"),
+        limits: Limits::new(max_states, 1800.0).expect("the limits are valid"),
         session_id: given.then(|| "term_given".to_owned()),
         variables: fields(&variables),
         depth,
@@ -127,21 +127,21 @@ pub(crate) fn starts() -> impl Strategy<Value = Start> {
     })
 }
 
-/// The outcome of an effect of any kind.
+/// Random outcome of an effect of any kind.
 #[derive(Debug, Clone)]
-pub(crate) struct Luck {
+pub(crate) struct RandomOutcome {
     outcome: Outcome,
     shell: Option<Vec<bool>>,
     choice: u8,
 }
 
-impl Luck {
+impl RandomOutcome {
     pub(crate) fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 }
 
-pub(crate) fn lucks() -> impl Strategy<Value = Luck> {
+pub(crate) fn random_outcomes() -> impl Strategy<Value = RandomOutcome> {
     let text = prop::sample::select(vec!["", "ok", "error (", "{session_id}", "a{2}", "0"]);
     let result =
         (any::<bool>(), prop::option::of(text.clone()), text, 0..3).prop_map(|(success, matched, screen, code)| {
@@ -154,16 +154,16 @@ pub(crate) fn lucks() -> impl Strategy<Value = Luck> {
         });
     let outcome = prop_oneof![8 => result, 1 => Just(Outcome::TimedOut), 1 => Just(Outcome::Unknown)];
     let shell = prop::option::weighted(0.9, prop::collection::vec(any::<bool>(), 3));
-    (outcome, shell, any::<u8>()).prop_map(|(outcome, shell, choice)| Luck { outcome, shell, choice })
+    (outcome, shell, any::<u8>()).prop_map(|(outcome, shell, choice)| RandomOutcome { outcome, shell, choice })
 }
 
 /// Returns the next input of a run that waits.
-pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
+pub(crate) fn next_input(history: &History, random_outcome: &RandomOutcome) -> Input {
     if history.current().is_some() {
         // Branches end in any order.
         let steps = history.awaited_steps();
-        let step = steps[usize::from(luck.choice) % steps.len()].clone();
-        return Input::Outcome { step, outcome: luck.outcome.clone() };
+        let step = steps[usize::from(random_outcome.choice) % steps.len()].clone();
+        return Input::Outcome { step, outcome: random_outcome.outcome.clone() };
     }
     if let Some(exchange) = history.exchange() {
         let reported = |set: &Vec<bool>| {
@@ -171,11 +171,11 @@ pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
             ShellAnswer::Told { values: exchange.read.iter().zip(set.iter().cycle()).map(value).collect() }
         };
         let failed = || ShellAnswer::Failed { error: "the shell is busy".to_owned() };
-        let answer = luck.shell.as_ref().map_or_else(failed, reported);
+        let answer = random_outcome.shell.as_ref().map_or_else(failed, reported);
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
-    let gate = history.gate().expect("an unfinished run waits for something");
+    let gate = history.gate().expect("an unfinished run waits for an input");
     let choices = gate.choices();
-    let choice = choices[usize::from(luck.choice) % choices.len()].to_owned();
+    let choice = choices[usize::from(random_outcome.choice) % choices.len()].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".into() }
 }

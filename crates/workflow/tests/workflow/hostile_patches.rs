@@ -1,4 +1,4 @@
-//! Patches of a hostile agent: the person sees the name of each change, or the patch is refused.
+//! Patches by a hostile agent: each change is reported to the person, or the patch is refused.
 
 use serde_json::{Map, Value, json};
 use steplatch_workflow::{Definition, Problem, ToolCatalog, patched, weakenings};
@@ -533,10 +533,10 @@ fn indirect_patches() -> Vec<(&'static str, Value, &'static [&'static str])> {
 
 /// Labels of the refused rows, each with a part of the reason. Every other row gives a valid machine.
 const REFUSED: [(&str, &str); 8] = [
-    ("gate becomes another action", "'answer' is set by actions"),
+    ("gate becomes another action", "'answer' is reserved"),
     ("gate becomes a form", "'answer' is a reserved variable"),
     ("limit of visits is removed", "'on_exhausted' needs 'max_visits'"),
-    ("argument is exported", "exported only if its name is in capitals"),
+    ("argument is exported", "exported only if its name is in capital letters"),
     ("unreachable state resembles a final state", "cannot be reached from the initial state"),
     ("state that sets the answer replaces the gate", "cannot be reached from the initial state"),
     ("gate has an unknown key", "unknown key 'context' in a gate"),
@@ -548,8 +548,8 @@ fn hostile_patch_is_named_or_refused() {
     let (document, mut failed) = (release(), String::new());
     let rows: Vec<_> = direct_patches().into_iter().chain(indirect_patches()).collect();
     for (label, patch, parts) in &rows {
-        let refused = REFUSED.iter().find(|(row, _)| row == label);
-        match (named_changes(&document, patch, "login"), refused) {
+        let expected_refusal = REFUSED.iter().find(|(row, _)| row == label);
+        match (named_changes(&document, patch, "login"), expected_refusal) {
             (Err(error), Some((_, reason))) if error.contains(reason) => {}
             (Ok(named), None) if named.iter().any(|line| parts.iter().all(|part| line.contains(part))) => {}
             (Err(error), _) => failed.push_str(&format!("\n{label}: refused for another reason: {error}")),
@@ -582,7 +582,7 @@ fn collect_reversed(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn changed_order_in_an_action_is_named() {
+fn changed_order_in_an_action_is_reported() {
     let (document, mut all) = (release(), Vec::new());
     let states = document["states"].as_object().expect("states");
     for (name, state) in states {
@@ -597,7 +597,7 @@ fn changed_order_in_an_action_is_named() {
     all.retain(|(place, value)| document.pointer(place).is_some_and(|old| differs(old, value)));
     assert!(all.len() > 20, "{all:?}");
     for (place, value) in all {
-        let named = named_changes(&document, &replace(&place, value), "login");
-        assert!(named.as_ref().is_ok_and(|named| !named.is_empty()), "{place}: {named:?}");
+        let weakenings = named_changes(&document, &replace(&place, value), "login");
+        assert!(weakenings.as_ref().is_ok_and(|weakenings| !weakenings.is_empty()), "{place}: {weakenings:?}");
     }
 }

@@ -36,7 +36,7 @@ fn answer(run: &mut Machine) {
         Effect::Answer { outcome, .. } => Some(outcome.clone()),
         _ => None,
     });
-    run.outcome(known.expect("a known outcome"));
+    run.outcome(known.expect("the outcome is known"));
 }
 
 /// Returns a run whose first state printed three lines.
@@ -60,7 +60,7 @@ fn state_runs_for_each_line_and_has_all_results() {
     assert_eq!(run.state(), "done");
     answer(&mut run);
     assert_eq!(run.history.result(), Some(&json!({"all": ["1", "2", "3"], "last": "d"})));
-    assert_eq!(History::from_iter(&run.events), run.history, "the journal says the same");
+    assert_eq!(History::from_iter(&run.events), run.history, "a replay gives the same history");
 }
 
 #[test]
@@ -73,7 +73,10 @@ fn empty_list_does_nothing_and_succeeds() {
     assert_eq!(run.state(), "done");
     answer(&mut run);
     assert_eq!(run.history.status(), &Status::Completed);
-    assert!(!run.log().iter().any(|entry| format!("{entry:?}").contains("ping \"")), "nothing was performed for it");
+    assert!(
+        !run.log().iter().any(|entry| format!("{entry:?}").contains("ping \"")),
+        "an empty list performs no action"
+    );
     assert_eq!(run.history.variables().get("ping_results"), Some(&json!([])));
 }
 
@@ -92,7 +95,7 @@ fn failed_item_ends_the_list_and_a_transition_can_restart_it() {
     run.result(&command_result(""));
     run.result(&command_result("1"));
     run.result(&json!({"success": true, "exit_code": 7, "output": "again"}));
-    assert_eq!(run.params()["command"], "ping x", "from its first item");
+    assert_eq!(run.params()["command"], "ping x", "the list restarts at its first item");
     run.result(&command_result("1"));
     run.result(&command_result("2"));
     assert_eq!(run.state(), "done");
@@ -103,7 +106,7 @@ fn pause_between_items_resumes_at_the_next_one() {
     let mut run = listed_run(&json!(["x", "y"]));
     run.input(Input::Pause { by: "ana".to_owned(), above: false });
     run.result(&command_result("1"));
-    assert_eq!(run.history.current(), None, "held back");
+    assert_eq!(run.history.current(), None, "the next item is deferred");
     run.input(Input::Resume { by: "ana".to_owned(), above: false });
     assert_eq!(run.params()["command"], "ping y");
     run.result(&command_result("2"));
@@ -137,10 +140,10 @@ fn problems_are_named_with_their_place() {
     for (for_each, pointer, message) in [
         (json!(5), "/states/ping/for_each", "must be an object"),
         (json!({"as": "x"}), "/states/ping/for_each", "'items' is missing"),
-        (json!({"items": 3}), "/states/ping/for_each/items", "is a list, or a text"),
-        (json!({"items": [], "as": "exit_code"}), "/states/ping/for_each/as", "not a name for an item"),
+        (json!({"items": 3}), "/states/ping/for_each/items", "must be a list, or text"),
+        (json!({"items": [], "as": "exit_code"}), "/states/ping/for_each/as", "not a valid item name"),
         (json!({"items": [], "max_items": 0}), "/states/ping/for_each/max_items", "from 1 to 1000"),
-        (json!({"items": ["a", "b"], "max_items": 1}), "/states/ping/for_each", "more than the 1"),
+        (json!({"items": ["a", "b"], "max_items": 1}), "/states/ping/for_each", "exceed the max_items of 1"),
         (json!({"items": [], "each": 1}), "/states/ping/for_each/each", "unknown key"),
     ] {
         let found = problems(&pinging_machine(&for_each));
@@ -149,7 +152,7 @@ fn problems_are_named_with_their_place() {
     }
     let mut gate = pinging_machine(&json!(["x"]));
     gate["states"]["ping"]["action"] = json!({"tool": "gate", "params": {"prompt": "?", "choices": ["y"]}});
-    assert!(problems(&gate).contains("a gate cannot be done for each"));
+    assert!(problems(&gate).contains("a gate cannot be repeated for several items"));
     let unknown = definition(&pinging_machine(&json!("{lists}")));
     let warnings: Vec<String> = unknown.warnings().iter().map(ToString::to_string).collect();
     assert!(warnings.iter().any(|warning| warning.contains("/states/ping/for_each") && warning.contains("{lists}")));

@@ -9,11 +9,11 @@ use steplatch_workflow::{
     execution_log, resume,
 };
 
-use crate::generated::{Luck, lucks, machines, next_input, starts};
+use crate::generated::{RandomOutcome, machines, next_input, random_outcomes, starts};
 use crate::machine::Tools;
 
 /// Returns the step of an effect if the run waits for its outcome.
-fn asking(effect: &Effect) -> Option<String> {
+fn awaited_step(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Perform { step, .. }
         | Effect::Sleep { step, .. }
@@ -33,18 +33,18 @@ fn asking(effect: &Effect) -> Option<String> {
     }
 }
 
-/// The steps that a run waits for, in a state or in several branches.
-fn waited_for(history: &History) -> Vec<String> {
+/// Returns the names of the steps that a run waits for, in a state or in several branches.
+fn awaited_step_names(history: &History) -> Vec<String> {
     let current = history.current().map(|current| &current.step);
     let exchange = history.exchange().map(|exchange| &exchange.step);
     let gate = history.gate().map(|gate| &gate.step);
     let waiting: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
-    assert!(waiting.len() <= 1, "one thing at a time, not {waiting:?}");
+    assert!(waiting.len() <= 1, "a run waits for one thing at a time, not {waiting:?}");
     let of_current = || history.awaited_steps().iter().map(ToString::to_string).collect();
     if current.is_some() { of_current() } else { waiting.iter().map(ToString::to_string).collect() }
 }
 
-/// Effects that must never be performed twice.
+/// Returns whether an effect must never be performed twice.
 fn must_not_repeat(effect: &Effect) -> bool {
     match effect {
         Effect::Perform { tool, .. } => matches!(tool.as_str(), "send_input" | "open_terminal" | "run_command"),
@@ -53,8 +53,8 @@ fn must_not_repeat(effect: &Effect) -> bool {
     }
 }
 
-/// The terminals that effects close by their ids.
-fn closed(effects: &[Effect]) -> BTreeSet<String> {
+/// Returns the ids of the terminals that effects close.
+fn closed_terminals(effects: &[Effect]) -> BTreeSet<String> {
     let close = effects.iter().filter_map(|effect| match effect {
         Effect::CloseTerminal { session_id } => Some(session_id.clone()),
         _ => None,
@@ -63,7 +63,7 @@ fn closed(effects: &[Effect]) -> BTreeSet<String> {
 }
 
 /// Gives an opening a unique id, like a real one, and returns it. A failed opening may still name a terminal.
-fn opened(outcome: &mut Outcome, number: usize) -> String {
+fn assign_terminal_id(outcome: &mut Outcome, number: usize) -> String {
     let id = format!("term_opened_{number}");
     if let Outcome::Finished { result } = outcome {
         result.insert("session_id".to_owned(), id.clone().into());
@@ -84,7 +84,7 @@ struct World {
     opened: BTreeMap<String, String>,
     closed: BTreeSet<String>,
     now: Timestamp,
-    luck: std::iter::Cycle<std::vec::IntoIter<Luck>>,
+    random_outcomes: std::iter::Cycle<std::vec::IntoIter<RandomOutcome>>,
     crashes: std::vec::IntoIter<bool>,
 }
 
@@ -105,18 +105,20 @@ impl World {
                 Effect::CloseOpened { step } => self.closed.extend(self.opened.get(&step.to_string()).cloned()),
                 _ => {}
             }
-            let Some(step) = asking(effect) else { continue };
-            assert!(waited_for(history).contains(&step), "the request is in the journal");
-            let luck = self.luck.next().expect("a cycle");
+            let Some(step) = awaited_step(effect) else { continue };
+            assert!(awaited_step_names(history).contains(&step), "the request is in the journal");
+            let random_outcome = self.random_outcomes.next().expect("a cycle never ends");
             let mut brought = match effect {
                 Effect::Answer { step, outcome } => Input::Outcome { step: step.clone(), outcome: outcome.clone() },
-                Effect::StartRun { step, .. } => Input::Outcome { step: step.clone(), outcome: luck.outcome().clone() },
-                _ => next_input(history, &luck),
+                Effect::StartRun { step, .. } => {
+                    Input::Outcome { step: step.clone(), outcome: random_outcome.outcome().clone() }
+                }
+                _ => next_input(history, &random_outcome),
             };
             if let (Effect::Perform { tool, params, .. }, Input::Outcome { outcome, .. }) = (effect, &mut brought) {
                 match (tool.as_str(), &*outcome) {
                     ("open_terminal", _) if !self.opened.contains_key(&step) => {
-                        let id = opened(outcome, self.opened.len());
+                        let id = assign_terminal_id(outcome, self.opened.len());
                         self.opened.insert(step.clone(), id);
                     }
                     ("exit_terminal", Outcome::Finished { result }) if result.get("success") == Some(&true.into()) => {
@@ -129,7 +131,10 @@ impl World {
                 match self.ledger.get(&step) {
                     Some(before) => {
                         assert_eq!(without_limit(before), without_limit(effect), "a repeated request is the same");
-                        assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
+                        assert!(
+                            limit_of(effect) <= limit_of(before),
+                            "a repeated request has no more time than before"
+                        );
                         // The effect began, but its outcome was lost.
                         if let Input::Outcome { outcome, .. } = &mut brought {
                             *outcome = Outcome::Unknown;
@@ -186,7 +191,7 @@ impl World {
                 Some(inputs) => {
                     next.extend(inputs);
                     let is_idle = next.is_empty();
-                    if is_idle && history.paused().is_some() && waited_for(&history).is_empty() {
+                    if is_idle && history.paused().is_some() && awaited_step_names(&history).is_empty() {
                         // Nothing is in progress any more, and the run is resumed.
                         next.push_back(Input::Resume { by: "ana".into(), above: false });
                     } else if is_idle && history.started_at().is_none() {
@@ -203,7 +208,7 @@ impl World {
                 }
             }
         }
-        panic!("a run without end: {history:?}");
+        panic!("the run does not end: {history:?}");
     }
 }
 
@@ -234,9 +239,9 @@ proptest! {
 
     #[test]
     fn run_ends_within_its_limit_and_replays_identically(
-        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
+        document in machines(), start in starts(), script in prop::collection::vec(random_outcomes(), 1..8),
     ) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         // A finally state and its successors may be executed in addition.
         let max_states = start.limits.max_states() + 20;
         let mut history = History::new();
@@ -247,12 +252,12 @@ proptest! {
         let mut now = Timestamp(0);
         loop {
             let decision = decide(&definition, &history, input.clone(), now);
-            prop_assert!(!decision.events.is_empty(), "an awaited input decides something");
+            prop_assert!(!decision.events.is_empty(), "an awaited input has an effect");
             history.extend(&decision.events);
             decided.push((log.len(), input, now, decision.clone()));
             log.extend(decision.events);
             prop_assert!(history.states_executed() <= max_states);
-            let waited = waited_for(&history);
+            let waited = awaited_step_names(&history);
             if waited.is_empty() {
                 break;
             }
@@ -261,7 +266,7 @@ proptest! {
             prop_assert!(waited.iter().all(|step| asked.contains(step)));
             prop_assert_eq!(resume(&history, now).iter().filter_map(asking).collect::<Vec<_>>(), waited);
             now.0 += 1_000;
-            input = next_input(&history, &script.next().expect("a cycle"));
+            input = next_input(&history, &script.next().expect("a cycle never ends"));
         }
         prop_assert!(history.is_over());
         // Each state has its end and perhaps a gate; the shell comes before and after it.
@@ -269,11 +274,11 @@ proptest! {
         prop_assert!(decided.len() <= 2 * max_states as usize + branches + 5);
 
         // Folding the same prefix of the history again, also from its stored form, gives the same decision.
-        let stored = serde_json::to_string(&log).expect("events have a stored form");
-        let read: Vec<Event> = serde_json::from_str(&stored).expect("the stored form reads back");
-        prop_assert_eq!(&read, &log);
+        let stored = serde_json::to_string(&log).expect("events serialize");
+        let reread_log: Vec<Event> = serde_json::from_str(&stored).expect("the stored form is readable");
+        prop_assert_eq!(&reread_log, &log);
         for (length, input, now, expected) in decided {
-            let folded = History::from_iter(&read[..length]);
+            let folded = History::from_iter(&reread_log[..length]);
             prop_assert_eq!(folded.events_applied(), length);
             prop_assert_eq!(decide(&definition, &folded, input, now), expected);
         }
@@ -285,9 +290,9 @@ proptest! {
 
     #[test]
     fn ended_run_closes_every_terminal_it_left_open(
-        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6), cancel in any::<bool>(),
+        document in machines(), start in starts(), script in prop::collection::vec(random_outcomes(), 0..6), cancel in any::<bool>(),
     ) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         let mut history = History::new();
         let mut last = decide(&definition, &history, Input::Start(start), Timestamp(0));
         history.extend(&last.events);
@@ -299,25 +304,25 @@ proptest! {
                 } else {
                     Input::DeadlinePassed
                 },
-                |luck| next_input(&history, &luck),
+                |random_outcome| next_input(&history, &random_outcome),
             );
             last = decide(&definition, &history, input, Timestamp(1));
             history.extend(&last.events);
         }
-        let closed = closed(&last.effects);
+        let closed = closed_terminals(&last.effects);
         // A terminal with a failed opening is closed as well.
         prop_assert!(history.open_terminals().iter().all(|open| closed.contains(open)), "{:?}", closed);
     }
 
     #[test]
     fn crash_at_any_instant_repeats_nothing_and_the_run_ends(
-        document in machines(), start in starts(), luck in prop::collection::vec(lucks(), 1..8),
+        document in machines(), start in starts(), outcomes in prop::collection::vec(random_outcomes(), 1..8),
         crashes in prop::collection::vec(prop::bool::weighted(0.3), 0..60), interruption in interruptions(),
     ) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         let mut world = World {
             definition, start, journal: Vec::new(), ledger: BTreeMap::new(), done: BTreeMap::new(),
-            opened: BTreeMap::new(), closed: BTreeSet::new(), now: Timestamp(0), luck: luck.into_iter().cycle(), crashes: crashes.into_iter(),
+            opened: BTreeMap::new(), closed: BTreeSet::new(), now: Timestamp(0), random_outcomes: outcomes.into_iter().cycle(), crashes: crashes.into_iter(),
         };
         let history = world.run(interruption);
         prop_assert_eq!(History::from_iter(&world.journal), history.clone());
@@ -329,7 +334,7 @@ proptest! {
         prop_assert_eq!(entered.iter().collect::<BTreeSet<_>>().len(), entered.len());
         for (step, times) in &world.done {
             prop_assert_eq!(*times, 1);
-            prop_assert!(entered.contains(step), "{} was done without being written", step);
+            prop_assert!(entered.contains(step), "{} was performed but not recorded", step);
         }
         for (step, opened) in &world.opened {
             prop_assert!(world.closed.contains(opened), "{} of {} stays open", opened, step);
@@ -337,17 +342,17 @@ proptest! {
     }
 
     #[test]
-    fn ended_run_and_misdirected_answer_decide_nothing(
-        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6),
+    fn misdirected_and_late_inputs_are_ignored(
+        document in machines(), start in starts(), script in prop::collection::vec(random_outcomes(), 0..6),
     ) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         let mut history = History::new();
         history.extend(&decide(&definition, &history, Input::Start(start.clone()), Timestamp(0)).events);
-        for luck in script {
+        for random_outcome in script {
             if history.is_over() {
                 break;
             }
-            let nobody: steplatch_ids::StepId = "run_0123456789abcdef/nobody/9".parse().expect("a step");
+            let nobody: steplatch_ids::StepId = "run_0123456789abcdef/nobody/9".parse().expect("the step id is valid");
             let strangers = [
                 Input::Outcome { step: nobody.clone(), outcome: Outcome::Unknown },
                 Input::GateAnswered { step: nobody, choice: NONE_OF_THESE.into(), by: "nobody".into() },
@@ -356,7 +361,7 @@ proptest! {
             for stranger in strangers {
                 prop_assert_eq!(decide(&definition, &history, stranger, Timestamp(1)), Decision::default());
             }
-            let input = next_input(&history, &luck);
+            let input = next_input(&history, &random_outcome);
             let decision = decide(&definition, &history, input.clone(), Timestamp(1));
             history.extend(&decision.events);
             // Repeating the same answer comes too late.

@@ -1,4 +1,4 @@
-//! A machine run in a test: scripted results in, events and effects out.
+//! A machine run for tests: scripted results go in, events and effects come out.
 
 use std::time::Duration;
 
@@ -53,18 +53,18 @@ pub(crate) fn definition(document: &Value) -> Definition {
 
 /// Reads the problems of a definition, one per line.
 pub(crate) fn problems(document: &Value) -> String {
-    Definition::parse(document, &Tools).expect_err("a definition with problems").to_string()
+    Definition::parse(document, &Tools).expect_err("the definition has problems").to_string()
 }
 
-/// Fields of an action's result.
+/// Returns the fields of a JSON object.
 pub(crate) fn fields(value: &Value) -> Map<String, Value> {
-    value.as_object().expect("an object").clone()
+    value.as_object().expect("the value is an object").clone()
 }
 
 /// Returns the start of a run in a test.
 pub(crate) fn start() -> Start {
     Start {
-        run: "run_0123456789abcdef".parse().expect("a run id"),
+        run: "run_0123456789abcdef".parse().expect("the run id is valid"),
         session_id: None,
         variables: Map::new(),
         limits: Limits::default(),
@@ -117,7 +117,7 @@ impl Machine {
     }
 
     pub(crate) fn step(&self) -> StepId {
-        self.history.current().expect("a step in flight").step.clone()
+        self.history.current().expect("a step is in progress").step.clone()
     }
 
     /// Delivers the outcome of the current step.
@@ -143,7 +143,7 @@ impl Machine {
     }
 
     fn shell_answers(&mut self, answer: ShellAnswer) -> &Decision {
-        let step = self.history.exchange().expect("a request to the shell").step.clone();
+        let step = self.history.exchange().expect("a request to the shell is pending").step.clone();
         self.wait(Duration::from_millis(1));
         self.input(Input::ShellAnswered { step, answer })
     }
@@ -157,12 +157,12 @@ impl Machine {
         self.history.current().map_or("(none)", |current| &current.step.place)
     }
 
-    /// The parameters of the current action's request.
+    /// Returns the parameters of the current action's request.
     pub(crate) fn params(&self) -> Value {
-        self.history.current().expect("a step in flight").params.clone().into()
+        self.history.current().expect("a step is in progress").params.clone().into()
     }
 
-    /// The parameters of the last request for the action of a state.
+    /// Returns the parameters of the last request for the action of a state.
     pub(crate) fn params_of(&self, state: &str) -> Value {
         let mut entered = self.events.iter().rev().filter_map(|event| match event {
             Event::StateEntered { step, params, .. } if step.place == state => Some(Value::from(params.clone())),
@@ -176,14 +176,14 @@ impl Machine {
     }
 
     pub(crate) fn error(&self) -> &str {
-        self.history.error().expect("an error")
+        self.history.error().expect("the run has an error")
     }
 
     pub(crate) fn log(&self) -> Vec<LogEntry> {
         execution_log(&self.events)
     }
 
-    /// Returns the reason of the last transition.
+    /// Returns the reason for the last transition.
     pub(crate) fn because(&self) -> &str {
         let mut reasons = self.events.iter().rev().filter_map(|event| match event {
             Event::Transitioned { because, .. } => Some(because.as_str()),
@@ -192,7 +192,7 @@ impl Machine {
         reasons.next().unwrap_or("(no transition)")
     }
 
-    /// The terminals that the last decision closes.
+    /// Returns the terminals that the last decision closes.
     pub(crate) fn closed(&self) -> Vec<&str> {
         let open = self.last.effects.iter().filter_map(|effect| match effect {
             Effect::CloseTerminal { session_id } => Some(session_id.as_str()),

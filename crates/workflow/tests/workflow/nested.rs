@@ -25,7 +25,7 @@ fn one_sleep() -> Value {
     json!({"initial_state": "rest", "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}})
 }
 
-/// The run that the last decision starts.
+/// Returns the run that the last decision starts.
 fn child(run: &Machine) -> &Child {
     let mut children = run.last.effects.iter().filter_map(|effect| match effect {
         Effect::StartRun { child, .. } => Some(&**child),
@@ -53,23 +53,23 @@ fn child_receives_only_its_arguments() {
         depth: 1,
     };
     assert_eq!(*child(&run), expected);
-    assert_eq!(run.history.current().unwrap().limit, None, "its limit is the limit of the run");
+    assert_eq!(run.history.current().unwrap().limit, None, "the limit of the child run applies");
     assert_eq!(resume(&run.history, run.now)[1], run.last.effects[1]);
 }
 
 #[test]
 fn child_works_in_its_opened_terminal_unless_one_is_named() {
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
-    let given = Start { session_id: Some("term_1".into()), ..start() };
+    let start = Start { session_id: Some("term_1".into()), ..start() };
     let terminal = |params: &Value, inner: &Value| {
-        let run = Machine::start_with(&nesting_machine(params), given.clone());
+        let run = Machine::start_with(&nesting_machine(params), start.clone());
         child(&run).terminal(&definition(inner)).map(str::to_owned)
     };
-    let left_out = json!({"workflow_name": "build"});
-    assert_eq!(terminal(&left_out, &one_sleep()).as_deref(), Some("term_1"));
-    assert_eq!(terminal(&left_out, &opening), None);
-    let named = json!({"workflow_name": "build", "session_id": "term_2"});
-    assert_eq!(terminal(&named, &opening).as_deref(), Some("term_2"));
+    let without_terminal = json!({"workflow_name": "build"});
+    assert_eq!(terminal(&without_terminal, &one_sleep()).as_deref(), Some("term_1"));
+    assert_eq!(terminal(&without_terminal, &opening), None);
+    let with_terminal = json!({"workflow_name": "build", "session_id": "term_2"});
+    assert_eq!(terminal(&with_terminal, &opening).as_deref(), Some("term_2"));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn result_of_a_child_is_the_result_of_the_action() {
 }
 
 #[test]
-fn fifth_level_is_the_last() {
+fn children_nest_at_most_five_levels_deep() {
     let at =
         |depth: u32| Machine::start_with(&nesting_machine(&json!({"workflow_name": "me"})), Start { depth, ..start() });
     assert_eq!(child(&at(4)).depth, 5);
@@ -168,7 +168,7 @@ fn start_and_end_of_a_child_are_recorded_once() {
     let at = run.now;
     let started = Event::ChildStarted { at, step: step.clone(), workflow: "inner".into() };
     assert_eq!(run.input(began.clone()).events, [started]);
-    assert_eq!(run.input(began).events, [], "reported again by the next daemon, it is known");
+    assert_eq!(run.input(began).events, [], "a repeated report by the next daemon has no effect");
     let mut stopped =
         Machine { history: run.history.clone(), ..Machine::start(&nesting_machine(&json!({"workflow_name": "x"}))) };
     stopped.now = at;
@@ -198,13 +198,13 @@ fn waiting_time_of_a_child_does_not_count() {
     let mut run = Machine::start(&nesting_machine(&json!({"workflow_definition": one_sleep()})));
     let step = run.step();
     let waits = |waits| Input::ChildWaits { step: step.clone(), waits };
-    assert_eq!(run.input(waits(false)).events, [], "it does not wait, which is known");
+    assert_eq!(run.input(waits(false)).events, [], "a child that does not wait needs no event");
     assert_eq!(run.input(waits(true)).effects, [Effect::DisarmDeadline]);
-    assert_eq!(run.input(waits(true)).events, [], "reported again, it is known");
-    let left = run.history.time_left(run.now);
+    assert_eq!(run.input(waits(true)).events, [], "a repeated report has no effect");
+    let time_left = run.history.time_left(run.now);
     run.wait(hour);
-    assert_eq!(run.history.time_left(run.now), left);
-    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a late timer ends nothing");
+    assert_eq!(run.history.time_left(run.now), time_left);
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "an outdated timer has no effect");
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
     assert!(after > Duration::from_secs(1790), "{after:?}");
@@ -253,7 +253,7 @@ fn closed_terminal_is_passed_to_no_child() {
 }
 
 #[test]
-fn child_reports_like_its_run() {
+fn child_result_has_the_fields_of_its_run() {
     // Document 000, lines 178-195 and 578: the action returns the tool's result.
     let document = json!({
         "initial_state": "open",
@@ -271,7 +271,7 @@ fn child_reports_like_its_run() {
     assert_eq!(result["total_elapsed_time"], 0.5);
     let variables = &result["final_variables"];
     assert_eq!((&variables["user"], &variables["nest_final_state"]), (&json!("ana"), &json!("z")));
-    assert_eq!(variables.get("nest_final_variables"), None, "terminals of the nested runs stay with them");
+    assert_eq!(variables.get("nest_final_variables"), None, "variables of deeper runs are not passed on");
 
     let mut run = Machine::start(&nesting_machine(&json!({"workflow_name": "inner"})));
     run.outcome(Outcome::Finished { result });
@@ -312,25 +312,25 @@ fn omitted_value_of_a_nested_run_is_named_with_its_limit() {
 #[test]
 fn open_terminal_of_a_child_passes_to_a_run_without_one() {
     // Document 000, lines 640-656: the session_id of a nested run is then the session_id of the run.
-    let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
+    let child_result = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
     let mut document = composed_machine();
     document["initial_state"] = "nest".into();
     let mut run = Machine::start(&document);
-    run.result(&left(&json!(["term_7"])));
+    run.result(&child_result(&json!(["term_7"])));
     assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_7"}));
     run.result(&json!({"success": false}));
-    assert_eq!(run.closed(), ["term_7"], "it belongs to the run, like an opened terminal");
+    assert_eq!(run.closed(), ["term_7"], "the run owns the terminal that its child left open");
 
     // A terminal given to the child belongs to its owner.
     let mut run = Machine::start(&document);
-    run.result(&left(&json!([])));
+    run.result(&child_result(&json!([])));
     assert_eq!(run.params()["session_id"], "term_7");
     run.result(&json!({"success": false}));
     assert_eq!(run.closed(), [""; 0]);
 
     // A run with a terminal keeps it, and `{session_id}` is the result of the last action.
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
-    run.result(&left(&json!(["term_7"])));
+    run.result(&child_result(&json!(["term_7"])));
     assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_mine"}));
 }
 
@@ -341,10 +341,10 @@ fn arguments_are_exported_in_a_terminal_left_by_a_child() {
     document["arguments"] = json!({"ROOT": "where"});
     let mut run = Machine::start_with(&document, Start { variables: fields(&json!({"ROOT": "/src"})), ..start() });
     run.result(&json!({"success": true, "session_id": "term_7", "open_terminals": ["term_7"]}));
-    let asked = run.last.effects.iter().any(
+    let exports_variables = run.last.effects.iter().any(
         |effect| matches!(effect, Effect::SetVariables { session_id, variables, .. } if session_id == "term_7" && variables["ROOT"] == "/src"),
     );
-    assert!(asked, "its shell ran before the run had it: {:?}", run.last);
+    assert!(exports_variables, "the shell started before the run owned it: {:?}", run.last);
 }
 
 #[test]
@@ -374,12 +374,16 @@ fn initial_session_id_is_the_terminal_of_the_run() {
     assert_eq!(with(json!({"session_id": "term_9"}), Some("term_1")).history.session_id(), Some("term_1"));
     assert_eq!(with(json!({"session_id": ""}), None).history.session_id(), None);
 
-    let named = json!({"workflow_name": "inner", "initial_variables": {"session_id": "{mine}"}});
+    let params = json!({"workflow_name": "inner", "initial_variables": {"session_id": "{mine}"}});
     let variables = fields(&json!({"mine": "term_5"}));
     let run = Machine::start_with(
-        &nesting_machine(&named),
+        &nesting_machine(&params),
         Start { session_id: Some("term_1".into()), variables, ..start() },
     );
     let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
-    assert_eq!(child(&run).terminal(&definition(&opening)), Some("term_5"), "and it is named, not left to the child");
+    assert_eq!(
+        child(&run).terminal(&definition(&opening)),
+        Some("term_5"),
+        "the initial session_id counts as a named terminal"
+    );
 }

@@ -23,7 +23,7 @@ fn parallel_machine(params: &Value) -> Value {
     })
 }
 
-/// The branches whose runs the last decision starts.
+/// Returns the branches whose runs the last decision starts.
 fn started_branches(run: &Machine) -> Vec<u32> {
     let step = |effect: &Effect| match effect {
         Effect::StartRun { step, .. } => Some(step.visit),
@@ -41,7 +41,7 @@ fn abandoned(effects: &[Effect]) -> Vec<u32> {
 }
 
 /// Delivers the outcome of a branch, and of the state if it ends. Returns the effects and events of the first.
-fn end(run: &mut Machine, number: usize, result: &Value) -> Decision {
+fn end_branch(run: &mut Machine, number: usize, result: &Value) -> Decision {
     let step = run.step().part(number);
     run.wait(Duration::from_secs(1));
     let decision = run.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(result) } }).clone();
@@ -69,20 +69,20 @@ fn failed(error: &str) -> Value {
 }
 
 /// Delivers the answer that is known without performing an action.
-fn returned(run: &mut Machine) -> Value {
+fn returned_value(run: &mut Machine) -> Value {
     let known = run.last.effects.iter().find_map(|effect| match effect {
         Effect::Answer { outcome, .. } => Some(outcome.clone()),
         _ => None,
     });
-    run.outcome(known.expect("a known outcome"));
-    run.history.result().cloned().expect("a result")
+    run.outcome(known.expect("the outcome is known"));
+    run.history.result().cloned().expect("the run has a result")
 }
 
 fn three_branches(more: &Value) -> Value {
     let mut params = json!({"workflows": [
         {"workflow_name": "a", "initial_variables": {"HOST": "{host}"}}, {"workflow_name": "b"}, {"workflow_name": "c"}
     ]});
-    params.as_object_mut().expect("an object").extend(fields(more));
+    params.as_object_mut().expect("the value is an object").extend(fields(more));
     parallel_machine(&params)
 }
 
@@ -100,36 +100,36 @@ fn branches_start_as_others_end_and_results_keep_their_order() {
     assert_eq!(child.workflow, ChildWorkflow::Named("a".parse().unwrap()));
     assert_eq!(child.variables["HOST"], "alpha");
     assert_eq!(child.session_id, None, "two runs do not type into one terminal");
-    end(&mut run, 2, &completed("two"));
+    end_branch(&mut run, 2, &completed("two"));
     assert_eq!(started_branches(&run), [3]);
-    assert_eq!(resume(&run.history, run.now).len(), 3, "its time, and the two branches in progress");
-    end(&mut run, 3, &completed("three"));
-    end(&mut run, 3, &completed("again"));
-    assert_eq!(run.last.events, [], "a known end changes nothing");
+    assert_eq!(resume(&run.history, run.now).len(), 3, "the deadline and the two branches in progress");
+    end_branch(&mut run, 3, &completed("three"));
+    end_branch(&mut run, 3, &completed("again"));
+    assert_eq!(run.last.events, [], "a repeated outcome has no effect");
     assert_eq!(run.state(), "fan");
-    end(&mut run, 1, &completed("one"));
+    end_branch(&mut run, 1, &completed("one"));
     assert_eq!(run.state(), "done");
-    assert_eq!(returned(&mut run), json!(["one", "two", "three"]));
+    assert_eq!(returned_value(&mut run), json!(["one", "two", "three"]));
     assert_eq!(
         run.history.variables().get("fan_runs").unwrap()[1],
         json!({"index": 1, "status": "completed", "run_id": RunId::started_by(&fan.part(2)).as_str()})
     );
-    let ended = run.events.iter().find_map(|event| match event {
+    let branch_result = run.events.iter().find_map(|event| match event {
         Event::BranchEnded { result, .. } => Some(result.clone()),
         _ => None,
     });
-    assert!(!ended.unwrap().contains_key("final_variables"), "they are in the child's own record");
+    assert!(!branch_result.unwrap().contains_key("final_variables"), "only the child's own record has its variables");
 }
 
 #[test]
 fn every_branch_ends_unless_the_first_failure_counts() {
-    let named = json!({"workflows": {"unit": {"workflow_name": "a"}, "lint": {"workflow_name": "b"}}});
-    let mut run = begin(&parallel_machine(&named));
-    let ended = end(&mut run, 1, &failed("no luck"));
-    assert_eq!((run.state(), abandoned(&ended.effects)), ("fan", vec![]));
-    end(&mut run, 2, &completed("clean"));
+    let named_branches = json!({"workflows": {"unit": {"workflow_name": "a"}, "lint": {"workflow_name": "b"}}});
+    let mut run = begin(&parallel_machine(&named_branches));
+    let decision = end_branch(&mut run, 1, &failed("no luck"));
+    assert_eq!((run.state(), abandoned(&decision.effects)), ("fan", vec![]));
+    end_branch(&mut run, 2, &completed("clean"));
     assert_eq!(run.state(), "sorry");
-    let mut result = returned(&mut run);
+    let mut result = returned_value(&mut run);
     let run_id = result["failed"][0].as_object_mut().unwrap().remove("run_id").unwrap();
     assert!(run_id.as_str().unwrap().starts_with("run_"), "{run_id}");
     assert_eq!(
@@ -141,16 +141,16 @@ fn every_branch_ends_unless_the_first_failure_counts() {
     let mut run = begin(&three_branches(&json!({"max_parallel": 2, "fail_fast": true})));
     let step = run.step().part(2);
     run.input(Input::ChildBegan { step: step.clone(), workflow: "b".into() });
-    let ended = end(&mut run, 1, &failed("no"));
-    assert_eq!(abandoned(&ended.effects), [2]);
+    let decision = end_branch(&mut run, 1, &failed("no"));
+    assert_eq!(abandoned(&decision.effects), [2]);
     let cancelled = Event::ChildEnded {
-        at: ended.events[0].at(),
+        at: decision.events[0].at(),
         step,
         workflow: "b".into(),
         end: ChildEnd::Cancelled,
         error: None,
     };
-    assert!(ended.events.contains(&cancelled), "{:?}", ended.events);
+    assert!(decision.events.contains(&cancelled), "{:?}", decision.events);
     assert_eq!(run.state(), "sorry");
     let runs = run.history.variables().get("fan_runs").cloned().unwrap();
     assert_eq!([&runs[1]["status"], &runs[2]["status"]], ["cancelled", "not_started"]);
@@ -165,23 +165,27 @@ fn terminals_of_ended_branches_are_closed_and_unused() {
         };
         effects.iter().filter_map(session).collect::<Vec<_>>()
     };
-    let left = |session: &str, success: bool| json!({"success": success, "status": "x", "open_terminals": [session], "result": 1});
+    let branch_result = |session: &str, success: bool| json!({"success": success, "status": "x", "open_terminals": [session], "result": 1});
     let params = json!({"workflows": [
         {"workflow_name": "a"}, {"workflow_name": "b", "keep_terminals": true}, {"workflow_name": "c", "keep_terminals": true}
     ]});
     let mut document = parallel_machine(&params);
     document["states"]["sorry"] = json!({"action": {"tool": "run_command", "params": {"command": "ls"}}});
     let mut run = Machine::start(&document);
-    assert_eq!(closed(&end(&mut run, 1, &left("term_a", true)).effects), ["term_a"]);
-    assert_eq!(closed(&end(&mut run, 2, &left("term_b", true)).effects), [""; 0], "it keeps its terminal");
-    end(&mut run, 3, &left("term_c", false));
-    assert_eq!(run.params(), json!({"command": "ls"}), "a separate shell");
+    assert_eq!(closed(&end_branch(&mut run, 1, &branch_result("term_a", true)).effects), ["term_a"]);
+    assert_eq!(
+        closed(&end_branch(&mut run, 2, &branch_result("term_b", true)).effects),
+        [""; 0],
+        "a branch with keep_terminals keeps its terminal"
+    );
+    end_branch(&mut run, 3, &branch_result("term_c", false));
+    assert_eq!(run.params(), json!({"command": "ls"}), "the command runs in a separate shell");
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(run.closed(), ["term_a", "term_b"], "closing twice is harmless; one of a failed branch is kept");
 }
 
 #[test]
-fn definition_for_all_items_is_written_once() {
+fn parallel_items_share_one_stored_definition() {
     let inner = json!({"name": "inner", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let document = json!({
         "initial_state": "each",
@@ -209,7 +213,7 @@ fn nothing_starts_while_the_run_is_paused() {
     run.input(Input::ChildBegan { step: step.clone(), workflow: "a".into() });
     run.input(Input::Pause { by: "ana".into(), above: false });
     assert!(run.last.effects.contains(&Effect::PauseChild { step, by: "ana".into() }));
-    end(&mut run, 1, &completed("one"));
+    end_branch(&mut run, 1, &completed("one"));
     assert_eq!(started_branches(&run), [0; 0]);
     assert_eq!(resume(&run.history, run.now), [], "nothing is in progress");
     run.input(Input::Resume { by: "ana".into(), above: false });
@@ -227,11 +231,11 @@ fn clock_stops_while_any_branch_waits_for_an_answer() {
     };
     assert_eq!(waits(&mut run, 1, true), [Effect::DisarmDeadline]);
     assert_eq!(waits(&mut run, 2, true), []);
-    let left = run.history.time_left(run.now);
+    let time_left = run.history.time_left(run.now);
     run.wait(Duration::from_secs(3600));
     assert_eq!(waits(&mut run, 1, false), []);
-    assert_eq!(run.history.time_left(run.now), left);
-    end(&mut run, 2, &failed("cancelled at its gate"));
+    assert_eq!(run.history.time_left(run.now), time_left);
+    end_branch(&mut run, 2, &failed("cancelled at its gate"));
     assert!(matches!(run.last.effects[..], [Effect::ArmDeadline { .. }]), "{:?}", run.last.effects);
 }
 
@@ -262,7 +266,7 @@ fn list_of_items_runs_in_parallel() {
     let mut run = begin(&each(&json!({"items": "a\nb\nc\n", "max_parallel": 2})));
     assert_eq!(started_branches(&run), [1, 2]);
     for (number, value) in [(2, "B"), (1, "A"), (3, "C")] {
-        end(&mut run, number, &completed(value));
+        end_branch(&mut run, number, &completed(value));
     }
     assert!(run.completed());
     assert_eq!(run.history.variables().get("each_results"), Some(&json!(["A", "B", "C"])));
@@ -288,25 +292,25 @@ fn problems_are_named_with_their_place() {
         "initial_state": "each",
         "states": {"each": {"for_each": {"items": ["a"], "max_parallel": 2}, "action": {"tool": "sleep", "params": {"seconds": 1}}}}
     });
-    expect_test::expect!["/states/each/for_each/max_parallel: only a run_workflow is done for several items at once: put the states into a workflow of their own, which gets a terminal for each item"]
+    expect_test::expect!["/states/each/for_each/max_parallel: only a run_workflow can process several items at once: put the states into a workflow of their own, which gets a terminal for each item"]
         .assert_eq(&problems(&document));
 }
 
 #[test]
 fn branches_complete_in_a_rehearsal_unless_stubbed() {
     let variables = fields(&json!({"host": "alpha", "which": "../no"}));
-    let played = |document: &Value, stubs: &Value| {
-        let stubs = Stubs::read(stubs, &definition(document), &crate::machine::Tools).expect("stubs");
+    let rehearsal_of = |document: &Value, stubs: &Value| {
+        let stubs = Stubs::read(stubs, &definition(document), &crate::machine::Tools).expect("the stubs are valid");
         rehearse(&definition(document), &stubs, variables.clone(), Limits::default())
     };
     let document = three_branches(&json!({}));
-    let rehearsal = played(&document, &json!({}));
+    let rehearsal = rehearsal_of(&document, &json!({}));
     assert_eq!((&rehearsal.end, rehearsal.final_state.as_deref()), (&RehearsalEnd::Completed, Some("done")));
     let failed = json!({"states": {"fan": {"success": false, "failed": [1], "error": "no"}}});
-    assert_eq!(played(&document, &failed).final_state.as_deref(), Some("sorry"));
+    assert_eq!(rehearsal_of(&document, &failed).final_state.as_deref(), Some("sorry"));
     // A workflow that cannot start fails its branch, as in a run.
-    let wrong = parallel_machine(
+    let invalid_machine = parallel_machine(
         &json!({"workflows": [{"workflow_name": "{which}"}, {"workflow_name": "{which}"}, {"workflow_name": "a"}]}),
     );
-    assert_eq!(played(&wrong, &json!({})).final_state.as_deref(), Some("sorry"));
+    assert_eq!(rehearsal_of(&invalid_machine, &json!({})).final_state.as_deref(), Some("sorry"));
 }

@@ -8,7 +8,7 @@ use steplatch_workflow::{
     Definition, Effect, Event, History, Input, NONE_OF_THESE, Start, Status, Timestamp, decide, resume,
 };
 
-use crate::generated::{Luck, lucks, machines, next_input, starts};
+use crate::generated::{RandomOutcome, machines, next_input, random_outcomes, starts};
 use crate::machine::{Machine, Tools, start};
 
 fn two_states() -> Value {
@@ -22,11 +22,11 @@ fn two_states() -> Value {
     })
 }
 
-fn pause() -> Input {
+fn pause_input() -> Input {
     Input::Pause { by: "ana".into(), above: false }
 }
 
-fn go_on() -> Input {
+fn resume_input() -> Input {
     Input::Resume { by: "bo".into(), above: false }
 }
 
@@ -34,21 +34,21 @@ fn go_on() -> Input {
 fn step_in_progress_ends_and_the_next_waits_for_resume() {
     let mut run = Machine::start(&two_states());
     let at = run.now;
-    assert_eq!(run.input(pause()).events, [Event::Paused { at, by: "ana".into(), above: false }]);
+    assert_eq!(run.input(pause_input()).events, [Event::Paused { at, by: "ana".into(), above: false }]);
     assert_eq!(run.last.effects, [Effect::DisarmDeadline]);
-    assert_eq!(run.input(pause()).events, [], "it is paused already");
+    assert_eq!(run.input(pause_input()).events, [], "a second pause has no effect");
     let [Event::StateCompleted { .. }, Event::HeldBack { .. }] = &run.succeed().events[..] else {
         panic!("{:?}", run.last)
     };
     assert_eq!(run.last.effects, []);
     assert_eq!((run.history.status(), run.state()), (&Status::Running, "(none)"));
-    assert_eq!(resume(&run.history, run.now), [], "the next daemon has nothing to do either");
-    let events = run.input(go_on()).events.clone();
+    assert_eq!(resume(&run.history, run.now), [], "a restarted daemon has nothing to do");
+    let events = run.input(resume_input()).events.clone();
     let [Event::Resumed { by, .. }, Event::Transitioned { .. }, Event::StateEntered { .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!((by.as_str(), run.state()), ("bo", "rest"));
-    assert_eq!(run.input(go_on()).events, [], "it is in progress");
+    assert_eq!(run.input(resume_input()).events, [], "resuming a running run has no effect");
     run.succeed();
     assert!(run.completed());
 }
@@ -58,14 +58,14 @@ fn time_of_a_paused_run_stops() {
     let hour = Duration::from_secs(3600);
     let mut run = Machine::start(&two_states());
     run.wait(Duration::from_secs(100));
-    run.input(pause());
+    run.input(pause_input());
     run.wait(hour);
-    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a late timer ends nothing");
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "an outdated timer has no effect");
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     run.succeed();
-    run.input(go_on());
+    run.input(resume_input());
     let armed = Effect::ArmDeadline { after: Duration::from_secs(1700) };
-    assert_eq!(run.last.effects[0], armed, "half an hour, of which 100 s are gone");
+    assert_eq!(run.last.effects[0], armed, "30 minutes minus the elapsed 100 s");
     run.wait(Duration::from_secs(1700));
     run.input(Input::DeadlinePassed);
     assert_eq!(run.error(), "Workflow execution timeout (1800.0s) exceeded in state 'rest'");
@@ -82,35 +82,35 @@ fn pause_at_a_gate_counts_once_and_gate_can_be_answered() {
         }
     }));
     run.succeed();
-    let left = run.history.time_left(run.now);
+    let time_left = run.history.time_left(run.now);
     run.wait(Duration::from_secs(60));
-    run.input(pause());
+    run.input(pause_input());
     run.wait(Duration::from_secs(60));
     let step = run.history.gate().unwrap().step.clone();
     let answer = Input::GateAnswered { step, choice: "good".into(), by: "cy".into() };
     let [Event::GateAnswered { .. }, Event::HeldBack { .. }] = &run.input(answer).events[..] else {
         panic!("{:?}", run.last)
     };
-    assert_eq!(run.last.effects, [], "neither the next state begins nor the time");
+    assert_eq!(run.last.effects, [], "neither the next state nor the clock starts");
     run.wait(Duration::from_secs(60));
-    run.input(go_on());
+    run.input(resume_input());
     assert_eq!((run.state(), run.history.variables().get("answer")), ("rest", Some(&json!("good"))));
-    assert_eq!(run.history.time_left(run.now), left, "three minutes, none of which counts twice");
+    assert_eq!(run.history.time_left(run.now), time_left, "time in a pause at a gate is not counted twice");
 }
 
 #[test]
-fn answer_of_the_shell_waits_too() {
+fn paused_run_defers_the_answer_of_the_shell() {
     let document = json!({
         "arguments": {"ROOT": "where"}, "initial_state": "rest",
         "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 5}}}}
     });
     let mut run = Machine::start_with(&document, Start { session_id: Some("term_1".into()), ..start() });
-    run.input(pause());
+    run.input(pause_input());
     let [Event::VariablesTold { .. }, Event::HeldBack { .. }] = &run.shell_reports(&json!({"ROOT": "/x"})).events[..]
     else {
         panic!("{:?}", run.last)
     };
-    run.input(go_on());
+    run.input(resume_input());
     assert!(matches!(run.last.events[1], Event::ContractChecked { holds: true, .. }), "{:?}", run.last);
     assert_eq!(run.state(), "rest");
 }
@@ -119,14 +119,14 @@ fn answer_of_the_shell_waits_too() {
 fn paused_run_can_be_cancelled_at_once() {
     for ends_first in [false, true] {
         let mut run = Machine::start(&two_states());
-        run.input(pause());
+        run.input(pause_input());
         if ends_first {
             run.succeed();
         }
         run.input(Input::Cancel { reason: "enough".into() });
         assert_eq!(run.history.status(), &Status::Cancelled { reason: "enough".into() });
         assert_eq!(run.history.paused(), None);
-        assert_eq!(run.input(go_on()).events, []);
+        assert_eq!(run.input(resume_input()).events, []);
     }
 }
 
@@ -138,19 +138,19 @@ fn run_pauses_with_its_children() {
     }));
     let step = run.step();
     let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
-    run.input(pause());
+    run.input(pause_input());
     let rests = Effect::PauseChild { step: step.clone(), by: "ana".into() };
     assert_eq!(
         run.input(began.clone()).effects,
         std::slice::from_ref(&rests),
         "a child that is about to begin is paused too"
     );
-    assert_eq!(run.input(began.clone()).effects, [rests], "and when the next daemon finds it");
-    let effects = &run.input(go_on()).effects;
+    assert_eq!(run.input(began.clone()).effects, [rests], "also after a restart of the daemon");
+    let effects = &run.input(resume_input()).effects;
     assert_eq!(effects[1], Effect::ResumeChild { step: step.clone(), by: "bo".into() });
     assert!(
         matches!(run.input(began).effects[..], [Effect::ResumeChild { .. }]),
-        "the last daemon may not have reported it: {:?}",
+        "the previous daemon may not have resumed the child: {:?}",
         run.last
     );
 
@@ -162,12 +162,12 @@ fn run_pauses_with_its_children() {
     assert_eq!(child.history.paused(), None);
     child.input(above(false));
     child.input(above(true));
-    assert_eq!(child.input(from_above).events, [], "a directly paused run is resumed directly");
-    child.input(go_on());
+    assert_eq!(child.input(from_above).events, [], "a parent does not resume a directly paused run");
+    child.input(resume_input());
     assert_eq!(child.history.paused(), None);
 }
 
-/// An event without its times.
+/// Returns the JSON of an event without its times.
 fn timeless(event: &Event) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -179,7 +179,7 @@ fn timeless(event: &Event) -> Value {
             _ => {}
         }
     }
-    let mut value = serde_json::to_value(event).expect("an event is JSON");
+    let mut value = serde_json::to_value(event).expect("events serialize");
     strip(&mut value);
     value
 }
@@ -200,19 +200,24 @@ fn begins(event: &Event) -> bool {
         ))
 }
 
-/// Plays a machine to its end, pausing wherever `rests` is `true`, and returns the events.
-fn play(definition: &Definition, start: Start, lucks: &[Luck], rests: &[bool]) -> Result<Vec<Event>, TestCaseError> {
+/// Runs a machine to its end, pausing wherever `rests` is `true`, and returns the events.
+fn play(
+    definition: &Definition,
+    start: Start,
+    random_outcomes: &[RandomOutcome],
+    rests: &[bool],
+) -> Result<Vec<Event>, TestCaseError> {
     let mut now = Timestamp(0);
     let (mut history, mut events) = (History::new(), Vec::new());
     let mut rests = rests.iter().copied();
-    let mut lucks = lucks.iter().cycle();
+    let mut random_outcomes = random_outcomes.iter().cycle();
     let mut input = Input::Start(start);
     loop {
         now.0 += 1_000;
         let rests = history.started_at().is_some() && rests.next().unwrap_or(false);
-        let inputs = if rests { vec![pause(), input, go_on()] } else { vec![input] };
+        let inputs = if rests { vec![pause_input(), input, resume_input()] } else { vec![input] };
         for input in inputs {
-            let paused = history.paused().is_some() && input != go_on();
+            let paused = history.paused().is_some() && input != resume_input();
             let decision = decide(definition, &history, input, now);
             if paused {
                 prop_assert!(!decision.events.iter().any(begins), "{:?}", decision);
@@ -228,7 +233,7 @@ fn play(definition: &Definition, start: Start, lucks: &[Luck], rests: &[bool]) -
         if history.is_over() {
             return Ok(events);
         }
-        input = next_input(&history, lucks.next().expect("a cycle"));
+        input = next_input(&history, random_outcomes.next().expect("a cycle never ends"));
     }
 }
 
@@ -237,10 +242,10 @@ proptest! {
 
     #[test]
     fn pauses_never_change_the_path_of_a_run(
-        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
+        document in machines(), start in starts(), script in prop::collection::vec(random_outcomes(), 1..8),
         rests in prop::collection::vec(any::<bool>(), 0..40),
     ) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         let restless = play(&definition, start.clone(), &script, &[])?;
         let rested = play(&definition, start, &script, &rests)?;
         let without: Vec<Value> = rested.iter().filter(|event| !is_of_a_pause(event)).map(timeless).collect();
@@ -252,17 +257,17 @@ proptest! {
 }
 
 #[test]
-fn none_of_these_is_held_back_too() {
+fn paused_run_defers_the_answer_none_of_these() {
     let mut run = Machine::start(&json!({
         "initial_state": "look",
         "states": {"look": {"action": {"tool": "list_terminal_sessions"},
                             "transitions": [{"condition": {"description": "good"}, "next_state": "look"}]}}
     }));
     run.succeed();
-    run.input(pause());
+    run.input(pause_input());
     let step = run.history.gate().unwrap().step.clone();
     run.input(Input::GateAnswered { step, choice: NONE_OF_THESE.into(), by: "cy".into() });
-    assert_eq!(run.history.status(), &Status::Running, "it is not complete yet");
-    run.input(go_on());
+    assert_eq!(run.history.status(), &Status::Running, "the run is not complete yet");
+    run.input(resume_input());
     assert!(run.completed());
 }

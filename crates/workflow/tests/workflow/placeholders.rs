@@ -1,4 +1,4 @@
-//! Placeholders: which ones are known at the start of a run and at the entry of a state.
+//! Placeholders that are known at the start of a run and at the entry of a state.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -37,13 +37,13 @@ fn start_error(document: &Value, variables: &Value) -> String {
     checked.err().map(|error| error.to_string()).unwrap_or_default()
 }
 
-fn given(variables: &Value) -> Start {
+fn start_with_variables(variables: &Value) -> Start {
     Start { session_id: Some("term_1".into()), variables: fields(variables), ..start() }
 }
 
 /// Returns a run of [`typing_machine`] whose shell has `PROJECT`, before the state that types.
 fn typing_run(text: &str, first: &Value) -> Machine {
-    let mut run = Machine::start_with(&typing_machine(text), given(&json!({"PROJECT": "/src"})));
+    let mut run = Machine::start_with(&typing_machine(text), start_with_variables(&json!({"PROJECT": "/src"})));
     run.shell_reports(&json!({}));
     run.shell_reports(&json!({"MODE": null, "NOTE": null}));
     run.shell_reports(&json!({}));
@@ -137,7 +137,8 @@ fn unresolved_condition_fails_the_run_when_reached() {
         {"condition": {"field_contains": {"screen_content": "{wait_match_text}"}}, "next_state": "wait"}
     ]);
     let reached = |message: &str| {
-        let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+        let mut run =
+            Machine::start_with(&document, start_with_variables(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
         run.shell_reports(&json!({}));
         run.result(&json!({"success": true, "message": message, "screen_content": "x"}));
         run
@@ -153,7 +154,8 @@ fn fail_message_keeps_unresolved_placeholders() {
         json!({"tool": "fail", "params": {"message": "broken: {wait_error} {nobody}"}});
     assert!(warnings(&document).contains("{nobody} is neither an argument"));
     assert_eq!(start_error(&document, &json!({"PROJECT": "/src"})), "");
-    let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+    let mut run =
+        Machine::start_with(&document, start_with_variables(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
     run.shell_reports(&json!({}));
     run.result(&json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["message"], "broken: {wait_error} {nobody}");
@@ -165,7 +167,7 @@ fn arguments_and_their_defaults_fill_placeholders() {
     assert_eq!(run.params()["input_text"], "/src debug debug ${MODE}");
 
     // A value of the shell takes precedence over a default.
-    let mut run = Machine::start_with(&typing_machine("{PROJECT} {MODE} {NOTE}"), given(&json!({})));
+    let mut run = Machine::start_with(&typing_machine("{PROJECT} {MODE} {NOTE}"), start_with_variables(&json!({})));
     run.shell_reports(&json!({"PROJECT": "/here", "MODE": "release", "NOTE": "n"}));
     run.result(&json!({"success": true, "message": "skip"}));
     assert_eq!(run.params()["input_text"], "/here release n");
@@ -186,7 +188,8 @@ fn wait_groups_are_variables_by_number_and_by_name() {
     document["states"]["wait"]["transitions"] =
         json!([{"condition": {"field_equals": {"groups.1": "4"}}, "next_state": "type"}]);
     assert_eq!(warnings(&document), "");
-    let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+    let mut run =
+        Machine::start_with(&document, start_with_variables(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
     run.shell_reports(&json!({}));
     run.result(&json!({"success": true}));
     run.result(&json!({"success": true, "match_text": "v4.2", "groups": ["4", "2", null]}));
@@ -207,11 +210,11 @@ fn secret_reference_is_replaced_and_required_at_start() {
     // The content of a variable is not a reference.
     let variables = json!({"secret:TOKEN": "it's", "note": "{secret:TOKEN}"});
     assert_eq!(start_error(&document, &variables), "");
-    let run = Machine::start_with(&document, given(&variables));
+    let run = Machine::start_with(&document, start_with_variables(&variables));
     assert_eq!(run.params()["command"], r"login 'it'\''s' {secret:} {secret:TOKEN}");
-    assert!(!run.history.variables().to_map().contains_key("secret:TOKEN"), "no report lists it");
+    assert!(!run.history.variables().to_map().contains_key("secret:TOKEN"), "reports omit secrets");
     // A run from before such references has no value for them.
-    let run = Machine::start_with(&document, given(&json!({"note": "x"})));
+    let run = Machine::start_with(&document, start_with_variables(&json!({"note": "x"})));
     assert_eq!(run.params()["command"], "login {secret:TOKEN|sh} {secret:} x");
 }
 

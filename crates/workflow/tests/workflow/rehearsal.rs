@@ -23,10 +23,10 @@ fn play_with(document: &Value, stubs: &Value, variables: &Value, limits: Limits)
 
 /// Returns the problems of stubs.
 fn stub_problems(document: &Value, stubs: &Value) -> String {
-    Stubs::read(stubs, &definition(document), &Tools).expect_err("stubs with mistakes").to_string()
+    Stubs::read(stubs, &definition(document), &Tools).expect_err("the stubs have problems").to_string()
 }
 
-/// The path in short: a state with its time, an arrow with its reason.
+/// Returns the path as text: states with their times, and transitions with their reasons.
 fn path_text(rehearsal: &Rehearsal) -> String {
     let line = |passage: &RehearsalStep| match passage {
         RehearsalStep::State { at, state, visit, elapsed_time, source, .. } => {
@@ -133,7 +133,7 @@ fn rehearsal_takes_the_path_and_time_of_a_run() {
 }
 
 #[test]
-fn unspecified_results_are_requested() {
+fn rehearsal_reports_missing_stubs() {
     let end = |stubs: Value| match play_with(&build(), &stubs, &json!({"PROJECT_ROOT": "/x"}), Limits::default()).end {
         RehearsalEnd::Stuck { error } => error,
         other => panic!("{other:?}"),
@@ -142,8 +142,10 @@ fn unspecified_results_are_requested() {
         r#"State 'wait' waits for output that no stub provides; add it under "states": "wait": {"match_text": "…"}, or "timeout""#
     ]]
     .assert_eq(&end(json!({})));
-    expect!["There is no 2nd result for state 'wait'; add one to its list, or write one without a list for every time"]
-        .assert_eq(&end(json!({"states": {"wait": ["timeout"]}})));
+    expect![
+        "There is no 2nd result for state 'wait'; add one to its list, or write one result without a list for all uses"
+    ]
+    .assert_eq(&end(json!({"states": {"wait": ["timeout"]}})));
     expect![[
         r#"State 'judge' asks for a judgement; write one of 'there are no warnings', 'none of these' under "gates""#
     ]]
@@ -160,17 +162,17 @@ fn endless_run_ends_at_its_limits() {
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        failed(Limits::new(10, 1800.0).expect("limits")),
+        failed(Limits::new(10, 1800.0).expect("the limits are valid")),
         "Maximum states limit (10) reached - possible infinite loop"
     );
-    let late = failed(Limits::new(100, 60.0).expect("limits"));
-    assert_eq!(late, "Workflow execution timeout (60.0s) exceeded in state 'wait'");
+    let error = failed(Limits::new(100, 60.0).expect("the limits are valid"));
+    assert_eq!(error, "Workflow execution timeout (60.0s) exceeded in state 'wait'");
 }
 
 #[test]
 fn contracts_use_the_shell_and_failures_match_a_run() {
-    let waited = json!({"wait": {"match_text": "done"}});
-    let missing = play(&build(), &json!({"states": waited}));
+    let wait_stub = json!({"wait": {"match_text": "done"}});
+    let missing = play(&build(), &json!({"states": wait_stub}));
     let RehearsalEnd::Failed { error } = &missing.end else { panic!("{missing:?}") };
     assert!(error.contains("argument PROJECT_ROOT (where) is missing"), "{error}");
     assert_eq!(missing.final_state.as_deref(), Some("validation_failed"));
@@ -209,30 +211,33 @@ fn misspelt_stubs_are_named_with_suggestions() {
     expect![[r#"
         /state: unknown key 'state' in a stub file, did you mean 'states'?
         /states/wiat: there is no state 'wiat' in this workflow, did you mean 'wait'?
-        /states/wait/0: nothing reads a field 'match_txt', did you mean 'match_text'?
-        /states/wait/1: 'timout' is not an outcome: it is an object with fields, or one of timeout, outcome_unknown, did you mean 'timeout'?
-        /states/wait/2: a result is an object with fields, or one of timeout, outcome_unknown, not 7
-        /states/pause: 'elapsed_time' is a number of seconds from 0 to 100000, not "soon"
+        /states/wait/0: no known field is named 'match_txt', did you mean 'match_text'?
+        /states/wait/1: 'timout' is not an outcome; use an object with fields, or one of timeout, outcome_unknown, did you mean 'timeout'?
+        /states/wait/2: a result must be an object with fields, or one of timeout, outcome_unknown, not 7
+        /states/pause: 'elapsed_time' must be a number of seconds from 0 to 100000, not "soon"
         /tools/open_terminals: there is no tool 'open_terminals' that a workflow can use, did you mean 'open_terminal'?
-        /gates/wait: there is no state 'wait' that asks somebody
+        /gates/wait: there is no state 'wait' with a gate
         /gates/judge: state 'judge' does not offer 'there are no warning'; it offers 'there are no warnings', 'none of these'
         /shell/PROJECT_ROT: 'PROJECT_ROT' is neither an argument nor a return value of this workflow, did you mean 'PROJECT_ROOT'?
-        /shell/STATUS: the value of a variable is a text, not a list"#]]
+        /shell/STATUS: the value of a variable must be a string, not a list"#]]
     .assert_eq(&stub_problems(&build(), &stubs));
-    let odd = json!({"initial_state": "a", "states": {
+    let machine = json!({"initial_state": "a", "states": {
         "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}},
               "transitions": [{"condition": {"field_equals": {"verdict.level": 1}}, "next_state": "a"}]}
     }});
-    assert!(stub_problems(&odd, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
-    assert_eq!(play(&odd, &json!({"states": {"a": {"something_else": 1}}})).end, RehearsalEnd::Completed);
+    assert!(stub_problems(&machine, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
+    assert_eq!(play(&machine, &json!({"states": {"a": {"something_else": 1}}})).end, RehearsalEnd::Completed);
 }
 
 #[test]
 fn unused_answers_are_reported() {
     let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "list_terminal_sessions"}}}});
     let stubs = json!({"states": {"a": [{}, {}]}, "tools": {"send_input": {}}});
-    let left = play(&document, &stubs).left_over;
-    assert_eq!(left, ["of 2 answers for state 'a' only 1 were asked for", "stub for tool 'send_input' was not used"]);
+    let unused_stubs = play(&document, &stubs).left_over;
+    assert_eq!(
+        unused_stubs,
+        ["of 2 answers for state 'a' only 1 were used", "stub for tool 'send_input' was not used"]
+    );
 }
 
 /// Stubs for states by number; some are lists that may be too short.
@@ -261,13 +266,13 @@ proptest! {
     fn every_rehearsal_ends_and_is_repeatable(
         document in machines(), stubs in stubs(), max_states in 1u32..40, judged in any::<bool>(),
     ) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         let mut stubs = stubs;
         for (name, of) in [("states", "states"), ("shell", "arguments")] {
             let known: Vec<String> = document[of].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
-            let returned = document["return_values"].as_object().expect("an object");
-            let kept = |key: &String| known.contains(key) || (name == "shell" && returned.contains_key(key));
-            stubs[name].as_object_mut().expect("an object").retain(|key, _| kept(key));
+            let returned = document["return_values"].as_object().expect("the value is an object");
+            let is_used = |key: &String| known.contains(key) || (name == "shell" && returned.contains_key(key));
+            stubs[name].as_object_mut().expect("the value is an object").retain(|key, _| is_used(key));
         }
         if judged {
             let asks = |state: &&steplatch_workflow::State| {
@@ -276,9 +281,9 @@ proptest! {
             let gates = definition.states().iter().filter(asks);
             stubs["gates"] = gates.map(|state| (state.name().to_owned(), json!("none of these"))).collect::<Map<_, _>>().into();
         }
-        let read = Stubs::read(&stubs, &definition, &Tools).expect("stubs that fit the machine");
-        let limits = Limits::new(max_states, 1800.0).expect("limits within bounds");
-        let play = || rehearse(&definition, &read, fields(&json!({"A": "0"})), limits);
+        let stubs = Stubs::read(&stubs, &definition, &Tools).expect("the stubs fit the machine");
+        let limits = Limits::new(max_states, 1800.0).expect("the limits are valid");
+        let play = || rehearse(&definition, &stubs, fields(&json!({"A": "0"})), limits);
         let first = play();
         prop_assert_eq!(&first, &play());
         // A finally state has its own states and time.
@@ -355,8 +360,8 @@ fn careless_stubs() -> Value {
 
 /// Returns the secrets of [`careless_machine`] that occur in a text.
 fn revealed_secrets(text: &str) -> Vec<&'static str> {
-    let all = ["QUOTED", "default-key", "inner-secret", "out-secret", "ana-pass", "\"917", "917,", "917\\n"];
-    all.into_iter().filter(|secret| text.contains(secret)).collect()
+    let secrets = ["QUOTED", "default-key", "inner-secret", "out-secret", "ana-pass", "\"917", "917,", "917\\n"];
+    secrets.into_iter().filter(|secret| text.contains(secret)).collect()
 }
 
 #[test]
@@ -378,7 +383,11 @@ fn rehearsal_shows_no_secrets() {
     assert_eq!(state("login").0["input_text"], "••••••");
     assert_eq!(state("login").1["screen_content"], "Password: •••••• refused");
     assert_eq!(state("say").0["input_text"], "echo •••••• •••••• •••••• ••••••\n");
-    assert_eq!(state("say").1["screen_content"], "got ••••••, ••••••, ••••••", "a default and a return value too");
+    assert_eq!(
+        state("say").1["screen_content"],
+        "got ••••••, ••••••, ••••••",
+        "defaults and return values are hidden too"
+    );
     assert_eq!(state("pin").0["input_text"], "••••••");
     // A short secret is not hidden inside longer text.
     assert_eq!(state("pin").1["env"], json!({"PIN": "••••••", "lines": ["••••••", "0917"]}));
@@ -427,7 +436,7 @@ fn form_is_answered_with_its_fields() {
     assert!(stuck(json!({})).contains("write an object with its fields version, count"), "{}", stuck(json!({})));
     assert_eq!(
         stuck(json!({"ask": {"count": "some"}})),
-        "State 'ask' does not take its answer: 'version' must be filled in; 'count' must be a whole number, not \"some\""
+        "State 'ask' does not accept its answer: 'version' must be filled in; 'count' must be a whole number, not \"some\""
     );
     let played = play(&document, &json!({"gates": {"ask": {"version": "1.2", "count": 3}}}));
     assert_eq!(played.end, RehearsalEnd::Completed, "{}", path_text(&played));

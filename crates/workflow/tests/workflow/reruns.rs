@@ -39,7 +39,7 @@ fn failed_run() -> Machine {
 }
 
 fn rerun_start() -> Start {
-    Start { run: "run_fedcba9876543210".parse::<RunId>().expect("a run id"), ..start() }
+    Start { run: "run_fedcba9876543210".parse::<RunId>().expect("the run id is valid"), ..start() }
 }
 
 const LATER: Timestamp = Timestamp(1_800_000_000_000_000);
@@ -51,7 +51,7 @@ fn rerun_has_earlier_results_without_performing_them() {
     assert_eq!(part.states_to_repeat(&run.events).into_iter().collect::<Vec<_>>(), ["ship"]);
     let started = begin_from(&run.definition, rerun_start(), part, LATER);
     let history = History::from_iter(&started.events);
-    let current = history.current().expect("the state");
+    let current = history.current().expect("the run is in a state");
     assert_eq!(current.params, fields(&json!({"command": "ship v1 green"})));
     assert_eq!((current.step.place.as_str(), current.step.run.as_str()), ("ship", "run_fedcba9876543210"));
     let performed: Vec<_> = started.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
@@ -73,12 +73,12 @@ fn changed_earlier_state_is_refused_and_later_one_accepted() {
     let history = History::from_iter(&started.events);
     assert_eq!(history.current().unwrap().params, fields(&json!({"command": "deploy v1"})));
     document["states"]["test"]["action"]["params"]["command"] = "true".into();
-    let changed = RecordedPart::before(&run.events, &definition(&document), "ship", 1).unwrap_err();
-    assert!(matches!(&changed, TakeOverError::Changed { changed, .. } if changed == "test"), "{changed}");
+    let error = RecordedPart::before(&run.events, &definition(&document), "ship", 1).unwrap_err();
+    assert!(matches!(&error, TakeOverError::Changed { changed, .. } if changed == "test"), "{error}");
     assert!(RecordedPart::before(&run.events, &definition(&document), "test", 1).is_ok());
     document["arguments"] = json!({"VERSION": {"default": "2"}});
-    let other = RecordedPart::before(&run.events, &definition(&document), "test", 1).unwrap_err();
-    assert_eq!(other, TakeOverError::OtherBeginning("arguments"));
+    let error = RecordedPart::before(&run.events, &definition(&document), "test", 1).unwrap_err();
+    assert_eq!(error, TakeOverError::OtherBeginning("arguments"));
 }
 
 #[test]
@@ -98,11 +98,11 @@ fn answer_of_a_person_counts_for_one_run() {
     document["states"]["ship"]["action"]["params"]["command"] = "ship".into();
     let mut run = Machine::start(&document);
     run.result(&result("v1"));
-    let step = run.history.gate().expect("a gate").step.clone();
+    let step = run.history.gate().expect("a gate is open").step.clone();
     run.input(Input::GateAnswered { step, choice: "yes".to_owned(), by: "ana".into() });
     run.result(&json!({"success": false, "exit_code": 1, "output": ""}));
-    let refused = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
-    assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
+    let error = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
+    assert!(matches!(&error, TakeOverError::Approved { from, .. } if from == "test"), "{error}");
     // The question itself may be asked again.
     let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
     let started = begin_from(&run.definition, rerun_start(), part, LATER);
@@ -125,8 +125,8 @@ fn choice_reserved_for_a_person_counts_for_one_run() {
             _ => None,
         });
         // As for a state with "ask" whose choices lead to acting states.
-        gate.expect("a gate")[1].for_person = true;
-        let step = run.history.gate().expect("a gate").step.clone();
+        gate.expect("the run has opened a gate")[1].for_person = true;
+        let step = run.history.gate().expect("a gate is open").step.clone();
         run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".into() });
         let state = run.step().place;
         let part = RecordedPart::before(&run.events, &run.definition, &state, 1);
@@ -146,8 +146,8 @@ fn answer_in_a_nested_run_counts_as_a_persons() {
     run.input(Input::ChildWaits { step: step.clone(), waits: true });
     run.input(Input::ChildWaits { step, waits: false });
     run.result(&json!({"success": true}));
-    let refused = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
-    assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
+    let error = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
+    assert!(matches!(&error, TakeOverError::Approved { from, .. } if from == "test"), "{error}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn matched_result() -> Value {
     json!({"success": true, "match_text": "load 0.5", "groups": ["0.5"]})
 }
 
-/// Performs the actions with a known result, until none is left.
+/// Delivers known results until the run requests an action.
 fn perform_known(run: &mut Machine) {
     while let Some(Effect::Answer { outcome, .. }) =
         run.last.effects.iter().find(|effect| matches!(effect, Effect::Answer { .. })).cloned()
@@ -65,14 +65,14 @@ fn return_value_is_made_of_variables_without_a_shell() {
     }));
     document["return_values"] = json!({"LOAD": {"from": "{look_groups.load}", "schema": {"pattern": "^[0-9.]+$"}}});
     assert_eq!(warnings(&document), "");
-    let given = || Start { session_id: Some("term_1".into()), ..start() };
-    let mut run = Machine::start_with(&document, given());
+    let start_in_terminal = || Start { session_id: Some("term_1".into()), ..start() };
+    let mut run = Machine::start_with(&document, start_in_terminal());
     run.result(&matched_result());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert!(run.completed(), "{:?}", run.history.status());
     assert_eq!(run.history.return_values()["LOAD"], "0.5");
 
-    let mut run = Machine::start_with(&document, given());
+    let mut run = Machine::start_with(&document, start_in_terminal());
     run.result(&json!({"success": true, "match_text": "load high", "groups": ["high"]}));
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert!(run.error().starts_with("Return values are not as they must be: LOAD"), "{}", run.error());
@@ -80,7 +80,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     // One from a variable, one from the shell.
     document["return_values"]["REST"] = "of the shell".into();
     document["states"]["close"] = json!({"action": {"tool": "get_screen_content"}});
-    let mut run = Machine::start_with(&document, given());
+    let mut run = Machine::start_with(&document, start_in_terminal());
     run.result(&matched_result());
     run.result(&json!({"success": true}));
     run.shell_reports(&json!({"REST": "x"}));
@@ -91,7 +91,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     document["return_values"] = json!({"LOAD": {"from": "{load}"}});
     document["states"]["look"]["action"]["params"]["pattern"] = "x|(?P<load>y)".into();
     document["initial_state"] = "close".into();
-    let mut run = Machine::start_with(&document, given());
+    let mut run = Machine::start_with(&document, start_in_terminal());
     run.result(&json!({"success": true}));
     assert!(run.error().starts_with("Workflow failed to set required return values: LOAD"), "{}", run.error());
 }
@@ -123,15 +123,15 @@ fn invalid_set_and_return_have_places() {
     });
     expect![[r#"
         /arguments/A/from: 'from' belongs to a return value; an argument is given, or has a 'default'
-        /states/empty/action/params: a set names the variables: {"name": value, …}
-        /states/names/action/params/1st: '1st' is not a name for a variable: letters, digits, '_' and '-', with a letter or '_' first
-        /states/names/action/params/error: 'error' is set by actions; choose another name
-        /states/names/action/params/a b: 'a b' is not a name for a variable: letters, digits, '_' and '-', with a letter or '_' first
+        /states/empty/action/params: a set must name the variables: {"name": value, …}
+        /states/names/action/params/1st: '1st' is not a valid variable name: use letters, digits, '_' and '-', with a letter or '_' first
+        /states/names/action/params/error: 'error' is reserved for results of actions; choose another name
+        /states/names/action/params/a b: 'a b' is not a valid variable name: use letters, digits, '_' and '-', with a letter or '_' first
         /states/back/action/params/value: unknown key 'value' in a return, known is only result
         /states/back/transitions: a return ends the run, so it has no transitions
-        /states/empty: warning: State 'empty' cannot reach an end: every way from it goes on
-        /states/names: warning: State 'names' cannot reach an end: every way from it goes on
-        /states/back: warning: State 'back' cannot reach an end: every way from it goes on"#]]
+        /states/empty: warning: State 'empty' cannot reach an end: every path from it continues
+        /states/names: warning: State 'names' cannot reach an end: every path from it continues
+        /states/back: warning: State 'back' cannot reach an end: every path from it continues"#]]
     .assert_eq(&problems(&document));
 }
 
@@ -146,10 +146,10 @@ fn input_with_a_wait_is_judged_like_a_wait() {
     }));
     let waited = |waited: Value| json!({"success": true, "waited": waited});
     let mut run = Machine::start(&document);
-    assert_eq!(run.history.current().unwrap().limit, None, "the wait bounds itself");
+    assert_eq!(run.history.current().unwrap().limit, None, "the wait has its own limit");
     run.result(&waited(json!({"reason": "match", "match_text": "load 0.5", "groups": ["0.5"]})));
     assert_eq!(run.params(), json!({"seconds": "0.5"}));
     let mut run = Machine::start(&document);
     run.result(&waited(json!({"reason": "timeout", "elapsed_time": 90.0})));
-    expect!["State 'look' failed: /load (?P<load>\\S+)/ did not come within 90s"].assert_eq(run.error());
+    expect!["State 'look' failed: /load (?P<load>\\S+)/ did not appear within 90s"].assert_eq(run.error());
 }

@@ -27,12 +27,12 @@ fn failed_action_takes_on_timeout_from_version_4_on() {
             "mend": {"action": {"tool": "sleep", "params": {"seconds": 0}}}
         }
     });
-    let broken = json!({"success": false, "error": "gone"});
+    let failed_result = json!({"success": false, "error": "gone"});
     let mut old = begun_under(3, &document, start());
-    old.result(&broken);
+    old.result(&failed_result);
     assert_eq!(old.error(), "State 'type' failed: gone");
     let mut new = begun_under(SEMANTICS_VERSION, &document, start());
-    new.result(&broken);
+    new.result(&failed_result);
     assert_eq!(new.state(), "mend");
 }
 
@@ -65,8 +65,8 @@ fn pattern_is_not_searched_on_the_screen_up_to_version_3() {
     let outcome = Outcome::Finished { result: fields(&json!({"success": true})) };
     for (version, expected) in [(3, None), (SEMANTICS_VERSION, Some("term_1"))] {
         let run = begun_under(version, &document, start_in("term_1"));
-        let wanted = wants_screen(&run.definition, &run.history, &run.step(), &outcome);
-        assert_eq!(wanted.as_deref(), expected, "version {version}");
+        let session = wants_screen(&run.definition, &run.history, &run.step(), &outcome);
+        assert_eq!(session.as_deref(), expected, "version {version}");
     }
 }
 
@@ -130,7 +130,7 @@ fn unmatched_wait_is_a_success_up_to_version_4() {
     }
     let mut run = begun_under(SEMANTICS_VERSION, &document, start_in("term_1"));
     run.result(&nothing);
-    assert_eq!(run.error(), "State 'wait' failed: /ok/ did not come");
+    assert_eq!(run.error(), "State 'wait' failed: /ok/ did not appear");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn original_output_is_kept_if_it_is_read() {
         run.result(&json!({"success": true, "exit_code": 0, "output": output}));
         assert_eq!(run.params()["command"], expected, "{read} of {output:?}");
         let is_kept = run.history.variables().to_map().contains_key("a_raw_output");
-        assert_eq!(is_kept, read.contains("raw"), "an output is not stored twice needlessly");
+        assert_eq!(is_kept, read.contains("raw"), "the raw output is stored only if the definition reads it");
     }
 }
 

@@ -47,7 +47,7 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
         _ => return Some(at.to_owned()),
     };
     let fits = |schema: &Value| first_misfit(root, schema, value, at).is_none();
-    let number = |word: &Value| word.as_f64().expect("a number");
+    let number = |word: &Value| word.as_f64().expect("the keyword has a number");
     let count = |word: &Value| number(word) as usize;
     let object = value.as_object();
     let text = value.as_str();
@@ -55,15 +55,15 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
         let holds = match word.as_str() {
             "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
             "$ref" => {
-                let pointer = wanted.as_str().expect("a reference").trim_start_matches('#');
-                let inner = first_misfit(root, root.pointer(pointer).expect("a resolvable reference"), value, at);
+                let pointer = wanted.as_str().expect("the keyword has a reference").trim_start_matches('#');
+                let inner = first_misfit(root, root.pointer(pointer).expect("the reference resolves"), value, at);
                 if inner.is_some() {
                     return inner;
                 }
                 true
             }
             "type" => {
-                let is = |kind: &Value| match kind.as_str().expect("a type") {
+                let is = |kind: &Value| match kind.as_str().expect("the keyword has a type") {
                     "object" => value.is_object(),
                     "array" => value.is_array(),
                     "string" => value.is_string(),
@@ -76,14 +76,16 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
                 wanted.as_array().map_or_else(|| is(wanted), |kinds| kinds.iter().any(is))
             }
             "const" => value == wanted,
-            "enum" => wanted.as_array().expect("a list").contains(value),
-            "anyOf" => wanted.as_array().expect("a list").iter().any(fits),
-            "oneOf" => wanted.as_array().expect("a list").iter().filter(|schema| fits(schema)).count() == 1,
+            "enum" => wanted.as_array().expect("the value is a list").contains(value),
+            "anyOf" => wanted.as_array().expect("the value is a list").iter().any(fits),
+            "oneOf" => {
+                wanted.as_array().expect("the value is a list").iter().filter(|schema| fits(schema)).count() == 1
+            }
             "pattern" => text.is_none_or(|text| {
-                Pattern::new(wanted.as_str().expect("a pattern"))
-                    .expect("a pattern")
+                Pattern::new(wanted.as_str().expect("the keyword has a pattern"))
+                    .expect("the keyword has a pattern")
                     .is_match(text)
-                    .expect("little work")
+                    .expect("the search stays within its work limit")
             }),
             "minLength" => text.is_none_or(|text| text.chars().count() >= count(wanted)),
             "maxLength" => text.is_none_or(|text| text.chars().count() <= count(wanted)),
@@ -95,9 +97,9 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
             "required" => object.is_none_or(|fields| {
                 wanted
                     .as_array()
-                    .expect("a list")
+                    .expect("the keyword has a list")
                     .iter()
-                    .all(|name| fields.contains_key(name.as_str().expect("a name")))
+                    .all(|name| fields.contains_key(name.as_str().expect("the keyword has a name")))
             }),
             "propertyNames" => object.is_none_or(|fields| {
                 fields.keys().all(|name| first_misfit(root, wanted, &name.as_str().into(), at).is_none())
@@ -108,11 +110,11 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
                 for (name, field) in object.into_iter().flatten() {
                     let inner = if word == "properties" { known.get(name) } else { Some(wanted) };
                     let concerns = word == "properties" || !known.contains_key(name);
-                    let wrong = inner
+                    let misfit = inner
                         .filter(|_| concerns)
                         .and_then(|inner| first_misfit(root, inner, field, &format!("{at}/{name}")));
-                    if wrong.is_some() {
-                        return wrong;
+                    if misfit.is_some() {
+                        return misfit;
                     }
                 }
                 true
@@ -121,9 +123,9 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
             "then" => true,
             "items" => {
                 let mut items = value.as_array().into_iter().flatten().enumerate();
-                let wrong = items.find_map(|(index, item)| first_misfit(root, wanted, item, &format!("{at}/{index}")));
-                if wrong.is_some() {
-                    return wrong;
+                let misfit = items.find_map(|(index, item)| first_misfit(root, wanted, item, &format!("{at}/{index}")));
+                if misfit.is_some() {
+                    return misfit;
                 }
                 true
             }
@@ -218,7 +220,7 @@ fn schema_names_the_invalid_place() {
 #[test]
 fn documentation_has_every_key_and_every_parameter() {
     let page = documentation(&Described);
-    let actions = page.find("## Actions").expect("the actions");
+    let actions = page.find("## Actions").expect("the page has a section for actions");
     expect![[r###"
         ## Actions
 
@@ -287,7 +289,7 @@ fn documentation_has_every_key_and_every_parameter() {
         | `timeout` | number | Seconds to wait (0 to 31536000; default: for ever) |
         | `answered_by` | string | Person or agent that may answer: human (default), agent or anyone |
     "###]]
-    .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
+    .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the page has a section for run_workflow")]);
     for word in ["success", "failure", "timeout", "pattern_match", "pattern_no_match"] {
         assert!(page.contains(&format!("\n| `{word}` | ")), "no {word} in:\n{page}");
     }

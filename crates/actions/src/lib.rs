@@ -157,7 +157,7 @@ mod tests {
             ("fail", json!({"message": "no"}), &[]),
         ];
         let covered: Vec<&str> = cases.iter().map(|(tool, ..)| *tool).collect();
-        for tool in TerminalTools.tools().iter().map(String::as_str).chain(tool::OF_MACHINES.iter().copied()) {
+        for tool in TerminalTools.tools().iter().map(String::as_str).chain(tool::MACHINE_TOOLS.iter().copied()) {
             assert!(tool == tool::RETURN || covered.contains(&tool), "{tool} is an action without a case");
         }
         for (tool, params, expected) in &cases {

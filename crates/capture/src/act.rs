@@ -2,7 +2,7 @@
 
 use steplatch_protocol::{InputKind, InputRecord};
 
-/// Action of the person or agent.
+/// Action of a person or an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
     /// A command that needed no input.

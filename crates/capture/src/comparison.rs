@@ -7,7 +7,7 @@ use crate::golden::{Golden, GoldenStep};
 
 /// Maximum number of differences in a comparison.
 const MAX_DIFFERENCES: usize = 100;
-/// Maximum length of a text in a difference.
+/// Maximum length of the recorded or observed text of a difference.
 const MAX_TEXT_CHARS: usize = 4000;
 
 /// Returns the actions of the states of a run, in order. Only commands have an output for comparison; inputs and waits
@@ -61,7 +61,7 @@ fn run_input(events: &[RunEvent]) -> Value {
     started.and_then(|event| event.data.get("input").cloned()).unwrap_or(Value::Null)
 }
 
-/// Returns the seconds that the states of a run took.
+/// Returns the total duration of a run's states, in seconds.
 fn elapsed_seconds(events: &[RunEvent]) -> f64 {
     let time = |event: &RunEvent| event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
     events.iter().filter(|event| event.event_type == "state_completed").map(time).sum()
@@ -98,21 +98,24 @@ mod tests {
     }
 
     #[test]
-    fn different_question_is_a_difference() {
-        let asked = |question: &str| {
+    fn changed_question_is_a_difference() {
+        let run_with_question = |question: &str| {
             let mut all = events(&json!({}), &["done"]);
             all[1].data.insert("result".to_owned(), json!({"match_text": question, "exit_code": null}));
             all
         };
-        let (one, other) = (asked("Install 3 files? "), asked("Remove 3 files? "));
+        let (one, other) = (run_with_question("Install 3 files? "), run_with_question("Remove 3 files? "));
         let compared = compare_runs(("one", &one), ("other", &other));
         let [difference] = &compared.differences[..] else { panic!("{compared:?}") };
         assert_eq!((difference.what.as_str(), difference.observed.as_str()), ("match", "Remove 3 files? "));
-        assert!(compare_runs(("one", &one), ("other", &asked("Install 12 files? "))).same, "numbers differ each time");
+        assert!(
+            compare_runs(("one", &one), ("other", &run_with_question("Install 12 files? "))).same,
+            "numbers in questions are not compared"
+        );
     }
 
     #[test]
-    fn first_difference_comes_first_and_long_texts_are_cut() {
+    fn differences_are_ordered_and_truncated() {
         let long = "x".repeat(MAX_TEXT_CHARS + 1);
         let (one, other) =
             (events(&json!({"V": "1"}), &["took 1 s", "a"]), events(&json!({"V": "1"}), &["took 22 s", &long]));

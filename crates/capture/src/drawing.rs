@@ -45,11 +45,11 @@ impl Entered {
         if let Some(prompt) = text_before_end(lines[index], &self.text) {
             return Some(prompt.to_owned());
         }
-        let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
-        let text = without_blanks(&self.text);
+        let without_whitespace = |text: &str| text.split_whitespace().collect::<String>();
+        let text = without_whitespace(&self.text);
         let mut joined_rows = String::new();
         for line in lines[..=index].iter().rev().take(MAX_WRAPPED_ROWS) {
-            joined_rows.insert_str(0, &without_blanks(line));
+            joined_rows.insert_str(0, &without_whitespace(line));
             if joined_rows.len() >= text.len() {
                 return joined_rows.strip_suffix(&text).filter(|_| line.len() < joined_rows.len()).map(str::to_owned);
             }
@@ -130,7 +130,7 @@ pub(crate) fn plain_prompt(lines: &[&str], cursor: Option<usize>) -> Option<usiz
 pub(crate) struct DrawnQuestion {
     /// Index of the row.
     pub(crate) row: usize,
-    /// True if the question names its subject. The rows above it are not compared then.
+    /// True if the question names its subject, so that the rows above it are not compared.
     pub(crate) is_complete: bool,
 }
 

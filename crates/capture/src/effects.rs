@@ -213,7 +213,7 @@ fn state_weakenings(before: &Definition, after: &Definition) -> Vec<Weakening> {
 }
 
 /// Returns the reason to ask before an action whose text does not show its effect: a file transfer, a call of a
-/// procedure, or an action on another machine.
+/// procedure, or an action on a remote host.
 fn opaque_action_reason(state: &State) -> Option<String> {
     let (name, params) = (state.action().tool(), state.action().params());
     let action = match name {
@@ -235,15 +235,15 @@ fn opaque_action_reason(state: &State) -> Option<String> {
 }
 
 /// Returns whether a text has keys with which a line editor changes or replaces the line. A Tab within a line completes
-/// a word; a Tab before the first word is a blank.
+/// a word; a Tab before the first word is white space.
 fn has_editing_keys(text: &str) -> bool {
     let completes = |line: &str| line.trim_start_matches([' ', '\t']).contains('\t');
     text.chars().any(|character| character.is_control() && !matches!(character, '\n' | '\r' | '\t'))
         || text.split(['\n', '\r']).any(completes)
 }
 
-/// Returns the text that keys type into a shell. The flag is true if there are keys other than characters and Enter.
-fn text_of_keys(keys: &Value) -> (String, bool) {
+/// Returns the text that keys type into a shell, and true if there are keys other than characters and Enter.
+fn typed_text(keys: &Value) -> (String, bool) {
     let (mut text, mut has_others) = (String::new(), false);
     for key in keys.as_array().into_iter().flatten().filter_map(Value::as_str) {
         match key {
@@ -257,7 +257,7 @@ fn text_of_keys(keys: &Value) -> (String, bool) {
     (text, has_others)
 }
 
-/// Returns the texts that a state types, runs or passes to a tool, each with its reader.
+/// Returns the texts that a state types, executes or passes to a tool, each with its reader.
 fn state_inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)> {
     let params = state.action().params();
     let param = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -274,7 +274,7 @@ fn state_inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)>
         tool::SEND_INPUT | tool::DIALOGUE => {
             let rules = params.get("rules").and_then(Value::as_array).into_iter().flatten();
             let answers = rules.filter_map(|rule| rule.get("type")).filter_map(Value::as_str).map(str::to_owned);
-            let (keys_text, has_other_keys) = params.get("keys").map(text_of_keys).unwrap_or_default();
+            let (keys_text, has_other_keys) = params.get("keys").map(typed_text).unwrap_or_default();
             let in_shell = may_be_read_by_shell(definition, state.name());
             if in_shell && has_other_keys {
                 inputs.push((format!("{keys_text}\u{1b}"), Reader::Shell));
@@ -286,7 +286,7 @@ fn state_inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)>
                 if in_shell {
                     inputs.push((text, Reader::Shell));
                 } else if let Some((first, rest)) = text.split_once('\n') {
-                    // The program may end after the first line; a shell reads the other lines then.
+                    // The program may exit after the first line, so that a shell reads the other lines.
                     inputs.extend([(first.to_owned(), Reader::Program), (rest.to_owned(), Reader::Shell)]);
                 } else {
                     inputs.push((text, Reader::Program));

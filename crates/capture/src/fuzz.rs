@@ -12,18 +12,18 @@ use crate::{
     script_recording,
 };
 
-/// Maximum size of an imported log, for each byte of the recording and for an empty recording.
+/// Maximum size of an imported log, per byte of the recording and for an empty recording.
 const MAX_LOG_BYTES_PER_INPUT_BYTE: usize = 10_000;
 const MAX_EMPTY_LOG_BYTES: usize = 20_000;
 
 /// Imports a timeline, captures it, and checks both. Returns the kinds of its entries.
 fn import_and_capture(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
-    let typed = timeline.events.iter().filter_map(|(_, event)| typed_text(event));
-    let typed: String = typed.chain([timeline.command.as_str()]).collect();
-    let shown: String = timeline.events.iter().filter_map(|(_, event)| output_text(event)).collect();
-    let (typed_characters, shown_characters) = (count_characters(&typed), count_characters(&shown));
+    let typed_input = timeline.events.iter().filter_map(|(_, event)| typed_text(event));
+    let typed_input: String = typed_input.chain([timeline.command.as_str()]).collect();
+    let shown_output: String = timeline.events.iter().filter_map(|(_, event)| output_text(event)).collect();
+    let (typed_characters, shown_characters) = (count_characters(&typed_input), count_characters(&shown_output));
     let imported = import_timeline("x", timeline);
-    let text = serde_json::to_string(&imported).expect("a log is a document");
+    let text = serde_json::to_string(&imported).expect("the log serializes");
     let max_bytes = MAX_LOG_BYTES_PER_INPUT_BYTE * length + MAX_EMPTY_LOG_BYTES;
     assert!(text.len() <= max_bytes, "{} bytes of {length}", text.len());
     for moment in &imported.log.moments {
@@ -43,7 +43,7 @@ fn import_and_capture(timeline: Timeline, length: usize) -> Vec<(String, String,
     let kinds = kinds.take(12).collect();
     let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
     let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z");
-    assert_eq!(Golden::read(&golden.text()).expect("a recording is read"), golden);
+    assert_eq!(Golden::read(&golden.text()).expect("the transcript is valid"), golden);
     kinds
 }
 
@@ -55,7 +55,7 @@ fn output_text(event: &TimelineEvent) -> Option<&str> {
     if let TimelineEvent::Output(text) = event { Some(text) } else { None }
 }
 
-/// Counts the characters of a text, without blanks and the mask of a secret.
+/// Counts the characters of a text, without white space and the mask of a secret.
 fn count_characters(text: &str) -> BTreeMap<char, usize> {
     let mut counts = BTreeMap::new();
     for character in text.chars().filter(|character| !character.is_whitespace() && *character != '•') {
@@ -87,7 +87,7 @@ fn asciicasts_with_input() {
         max_bytes: 4_096,
     };
     target.run(|input| {
-        let (events, damage) = recorded_events(&mut &*input).expect("bytes are read");
+        let (events, damage) = recorded_events(&mut &*input).expect("the bytes are readable");
         let event = |(time, event)| {
             let event = match event {
                 RecordedEvent::Output(text) => TimelineEvent::Output(text),

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transcript_reads_back_as_written() {
+    fn transcript_round_trips() {
         let step = |state: &str, prints: &str, answer: Option<&str>| GoldenStep {
             state: state.to_owned(),
             prints: prints.to_owned(),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_line_is_named() {
+    fn invalid_line_is_reported_with_its_number() {
         assert_eq!(Golden::read("").unwrap_err().to_string(), "line 1: the file is empty");
         let error = Golden::read("{\"golden\":1,\"workflow_name\":\"w\",\"captured\":\"\"}\n\n{]").unwrap_err();
         assert_eq!(error.line, 3);

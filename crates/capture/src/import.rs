@@ -48,14 +48,14 @@ pub enum TimelineEvent {
         /// Rows.
         rows: u16,
     },
-    /// The program ended.
+    /// The program exited.
     Exit(i32),
 }
 
 /// Content of a recording by another program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
-    /// The recorded command line, or an empty text for the shell.
+    /// The recorded command line, or an empty string for the shell.
     pub command: String,
     /// The columns and rows of the screen at the beginning, if known.
     pub size: Option<(u16, u16)>,
@@ -104,7 +104,7 @@ pub fn import_recording(name: &str, timeline: Timeline, screen: &mut dyn Recorde
     }
     let recorded = reader.finish();
     if recorded.is_full {
-        let sentence = format!("'{name}' has more than {MAX_ENTRIES} inputs: the later ones were not read");
+        let sentence = format!("'{name}' has more than {MAX_ENTRIES} inputs; later inputs were ignored");
         undecided.push(sentence);
     }
     let (moments, hidden) = entries::log_entries(recorded, is_shell);

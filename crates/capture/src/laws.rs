@@ -7,7 +7,7 @@ use steplatch_workflow::{Definition, Problem, Stubs, ToolCatalog};
 
 use crate::{CaptureRequest, Golden, KnownFacts, Moment, SessionLog, capture};
 
-/// Takes every parameter of the tools that a capture uses.
+/// A catalog that accepts all parameters of the tools that a capture uses.
 struct AnyParameters;
 
 impl ToolCatalog for AnyParameters {
@@ -24,7 +24,7 @@ impl ToolCatalog for AnyParameters {
     }
 }
 
-/// Texts whose parts mean something to shells, patterns, templates and terminals.
+/// Generates texts with special parts for shells, patterns, templates and terminals.
 fn text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         Just("make "),
@@ -71,7 +71,7 @@ prop_compose! {
         step in 0_u64..9,
         has_text in any::<bool>(),
     ) -> (Moment, u64) {
-        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("as many as were created");
+        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("the strategy creates six texts");
         let input = InputRecord {
             context: context.to_owned(),
             kind,
@@ -91,7 +91,7 @@ prop_compose! {
     }
 }
 
-fn log_of(moments: Vec<(Moment, u64)>) -> SessionLog {
+fn session_log(moments: Vec<(Moment, u64)>) -> SessionLog {
     let mut offset = 0;
     let mut log = SessionLog { shell: "bash".to_owned(), directory: "/home/ana".to_owned(), ..SessionLog::default() };
     for (number, (mut moment, step)) in moments.into_iter().enumerate() {
@@ -105,11 +105,11 @@ fn log_of(moments: Vec<(Moment, u64)>) -> SessionLog {
 proptest! {
     #[test]
     fn log_compared_with_itself_gives_the_same_machine(moments in prop::collection::vec(moment(), 0..30)) {
-        let log = log_of(moments);
+        let log = session_log(moments);
         let facts = KnownFacts::default();
         let alone = capture(std::slice::from_ref(&log), &facts, &CaptureRequest::default());
-        let against = CaptureRequest { compare_with: vec![log.clone()], ..CaptureRequest::default() };
-        let compared = capture(&[log], &facts, &against);
+        let comparing_request = CaptureRequest { compare_with: vec![log.clone()], ..CaptureRequest::default() };
+        let compared = capture(&[log], &facts, &comparing_request);
         prop_assert_eq!(alone.definition, compared.definition);
         prop_assert_eq!(alone.guesses, compared.guesses);
     }
@@ -121,10 +121,10 @@ proptest! {
         two in any::<bool>(),
         keep_read_only_commands in any::<bool>(),
     ) {
-        let log = log_of(moments);
+        let log = session_log(moments);
         let logs = if two { vec![log.clone(), log] } else { vec![log] };
         let facts = KnownFacts { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..KnownFacts::default() };
-        let compare_with: Vec<SessionLog> = others.map(log_of).into_iter().collect();
+        let compare_with: Vec<SessionLog> = others.map(session_log).into_iter().collect();
         let argument_values = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
         let request = CaptureRequest { name: Some("w".to_owned()), argument_values, keep_read_only_commands, compare_with, ..CaptureRequest::default() };
         let captured = capture(&logs, &facts, &request);
@@ -134,13 +134,13 @@ proptest! {
         let golden = Golden::from_captured(&captured, "w", "2026-01-31T12:00:00Z");
         prop_assert_eq!(&Golden::read(&golden.text()).unwrap(), &golden);
         let stubs = golden.stubs(|state| definition.state(state).is_some());
-        let read = Stubs::read(&stubs, &definition, &AnyParameters);
-        prop_assert!(read.is_ok(), "{}", read.unwrap_err());
+        let stubs_result = Stubs::read(&stubs, &definition, &AnyParameters);
+        prop_assert!(stubs_result.is_ok(), "{}", stubs_result.unwrap_err());
     }
 }
 
 #[test]
-fn typed_date_and_host_are_named_unless_they_are_inputs() {
+fn typed_date_and_host_are_reported_unless_they_are_inputs() {
     let input = InputRecord {
         number: 1,
         kind: InputKind::Command,
@@ -172,9 +172,9 @@ fn typed_date_and_host_are_named_unless_they_are_inputs() {
         )
         .undecided
     };
-    let named = undecided(&[]);
-    assert!(named.iter().any(|one| one.contains("types the date '2026-01-31'")), "{named:?}");
-    assert!(named.iter().any(|one| one.contains("types the host name 'mill'")), "{named:?}");
-    let named = undecided(&[("day", "2026-01-31")]);
-    assert!(!named.iter().any(|one| one.contains("date")), "{named:?}");
+    let decisions = undecided(&[]);
+    assert!(decisions.iter().any(|one| one.contains("types the date '2026-01-31'")), "{decisions:?}");
+    assert!(decisions.iter().any(|one| one.contains("types the host name 'mill'")), "{decisions:?}");
+    let decisions = undecided(&[("day", "2026-01-31")]);
+    assert!(!decisions.iter().any(|one| one.contains("date")), "{decisions:?}");
 }

@@ -4,13 +4,12 @@
 //! actions, with a reason for each assumption. Pure: no clock, no files, no terminals.
 //!
 //! The modules, in order of execution: `turn` pairs each input with its outcome, `noise` selects inputs to omit,
-//! `against` compares with another capture of the same procedure, `template` and `provenance` replace values with
+//! `alignment` compares with another capture of the same procedure, `template` and `provenance` replace values with
 //! variables, `question`, `menu` and `drawing` turn prompts of programs into patterns, and `machine` writes the states.
 //! `golden` is the recording that a proof compares with. `variation` removes text that differs between runs.
 
 mod act;
-mod against;
-mod ahead;
+mod alignment;
 mod comparison;
 mod drawing;
 mod effects;
@@ -32,6 +31,7 @@ mod questions;
 mod session_log;
 mod template;
 mod turn;
+mod typed_ahead;
 mod variation;
 
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ pub struct CapturedMachine {
     /// Inputs that the machine omits.
     #[serde(rename = "left_out")]
     pub omitted_inputs: Vec<OmittedInput>,
-    /// Decisions that a person or an agent has to make.
+    /// Decisions that a person or an agent must make.
     pub undecided: Vec<String>,
     /// True if the machine must be edited before it can run: a logged string is truncated, or the log starts inside a
     /// program. See `undecided`.
@@ -95,7 +95,7 @@ pub struct Guess {
     pub state: String,
     /// The assumption.
     pub guess: String,
-    /// Evidence for it.
+    /// Evidence for the assumption.
     pub reason: String,
 }
 

@@ -9,7 +9,7 @@ use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
 use crate::act::Act;
-use crate::against::{Alignment, Difference, align, name_of_question};
+use crate::alignment::{Alignment, Difference, align, question_name};
 use crate::effects::{Judgement, Reader, judge, reader_after};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{DIRECTORIES, Extraction, OTHER_ROWS, find_extractions, has_word, is_data, unread_numbers};
@@ -38,7 +38,7 @@ const MAX_STATES: usize = 97;
 /// Returns the machine that repeats the actions of these logs. Never fails: the result lists the omitted inputs.
 #[must_use]
 pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest) -> CapturedMachine {
-    let (mut all_turns, mut omitted_inputs) = turns_of(logs);
+    let (mut all_turns, mut omitted_inputs) = read_logs(logs);
     let request = &mut CaptureRequest { argument_values: argument_names(&request.argument_values), ..request.clone() };
     let arguments =
         request.argument_values.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
@@ -46,7 +46,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
     let is_argument = |name: &str| request.argument_values.iter().any(|(argument, _)| argument == name);
     let directories = directory_bindings(facts).into_iter().filter(|binding| !is_argument(&binding.name));
     let bindings: Vec<Binding> = arguments.chain(directories).filter(|binding| !binding.value.is_empty()).collect();
-    let (other_turns, _) = turns_of(&request.compare_with);
+    let (other_turns, _) = read_logs(&request.compare_with);
     let alignment = align_turns(&all_turns, &other_turns, &bindings, facts, request);
     let arguments = alignment.arguments.iter().map(|argument| (argument.name.clone(), argument.value.clone()));
     request.argument_values.extend(arguments);
@@ -108,8 +108,8 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
             }
             writer.add_differences(index, first);
         }
-        if let Some(asked) = writer.last_questions.get_mut(turn.log_index) {
-            noise::question(turn).unwrap_or_default().clone_into(asked);
+        if let Some(last_question) = writer.last_questions.get_mut(turn.log_index) {
+            noise::question(turn).unwrap_or_default().clone_into(last_question);
         }
         if let Some(chosen) = writer.chosen_labels.get_mut(turn.log_index) {
             let label = match &turn.menu {
@@ -132,7 +132,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
 }
 
 /// Returns the turns of all logs in the order of their inputs, and the omitted inputs.
-fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<OmittedInput>) {
+fn read_logs(logs: &[SessionLog]) -> (Vec<Turn>, Vec<OmittedInput>) {
     let (mut all_turns, mut omitted_inputs): (Vec<Turn>, Vec<OmittedInput>) = (Vec::new(), Vec::new());
     for (index, log) in logs.iter().enumerate() {
         let (turns, omitted) = read_turns(index, log);
@@ -219,7 +219,7 @@ fn argument_names(values: &[(String, String)]) -> Vec<(String, String)> {
     values.iter().map(|(given_name, value)| (name(given_name), value.clone())).collect()
 }
 
-/// Maximum number of characters of a given name that the name of an argument keeps.
+/// Maximum number of characters of a requested name in an argument name.
 const MAX_ARGUMENT_CHARS: usize = 50;
 
 /// Returns the known directories, as variables that a run takes from its client's environment.
@@ -340,7 +340,7 @@ impl MachineWriter<'_> {
         self.facts.varying = self.alignment.varying.get(&turn).cloned().unwrap_or_default();
     }
 
-    /// Adds a guess for each argument that a turn introduced, and reports each pattern of its states, from `first` on,
+    /// Adds a guess for each argument that a turn introduced, and reports each pattern of its states, starting at `first`,
     /// that the other capture did not print.
     fn add_differences(&mut self, turn: usize, first: usize) {
         let Some(other) = self.alignment.pairs.get(&turn).and_then(|other| self.other_turns.get(*other)) else {
@@ -412,7 +412,7 @@ impl MachineWriter<'_> {
             .last_questions
             .get(log_index)
             .filter(|question| !question.is_empty() && (text.trim().is_empty() || is_taken));
-        question.map_or(name, |question| format!("answer {}", name_of_question(question, |_| false)))
+        question.map_or(name, |question| format!("answer {}", question_name(question, |_| false)))
     }
 
     fn add_golden_step(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
@@ -636,11 +636,11 @@ impl MachineWriter<'_> {
             self.add_guess(
                 &state,
                 format!("{name} is a different secret from {other}"),
-                "another command requested it",
+                "a different command requested it",
             );
         }
-        if let Some(typed) = self.last_typed_secrets.get_mut(log_index) {
-            *typed = Some(index);
+        if let Some(last_typed) = self.last_typed_secrets.get_mut(log_index) {
+            *last_typed = Some(index);
         }
         (name, base)
     }
@@ -997,7 +997,7 @@ impl MachineWriter<'_> {
         }
     }
 
-    /// Reports the missing parts of the logs: their beginnings, the ends of long texts, and secrets within texts.
+    /// Reports missing parts of the logs: their beginnings, the ends of long texts, and secrets within texts.
     fn report_incomplete_logs(&mut self) {
         for log in self.logs {
             let is_input = |kind| !matches!(kind, InputKind::Wait | InputKind::Resize | InputKind::Entered);
@@ -1226,7 +1226,7 @@ fn arguments(
     arguments
 }
 
-/// Returns the logs whose last input went to a still running program.
+/// Returns the logs whose last input went to a program that still runs.
 fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     let is_open = |log: &usize| {
         let last = turns.iter().rev().find(|turn| turn.log_index == *log);
@@ -1295,7 +1295,7 @@ fn answer_name(text: &str, keys: &[String]) -> String {
     if text.is_empty() { keys.first().cloned().unwrap_or_else(|| "enter".to_owned()) } else { text.to_owned() }
 }
 
-/// Maximum length of the name of a state, in characters.
+/// Maximum state name length, in characters.
 const MAX_NAME_CHARS: usize = 32;
 
 /// Returns the name of a state from the first words of a text.

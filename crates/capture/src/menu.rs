@@ -105,11 +105,11 @@ impl Menu {
         let question_at_cursor = cursor.filter(|_| is_line(act) && is_question);
         let rows_of_drawing = || {
             let first = first_row(&lines, entered, cursor);
-            let (drawn, is_styled) = (&lines[first..], !highlighted_from(highlighted, &lines, first).is_empty());
-            match drawn_question(drawn) {
+            let (drawn_lines, is_styled) = (&lines[first..], !highlighted_from(highlighted, &lines, first).is_empty());
+            match drawn_question(drawn_lines) {
                 Some(question) if question.is_complete => (first + question.row, first + question.row),
                 Some(question) => (first, first + question.row),
-                None => match plain_prompt(drawn, cursor.and_then(|row| row.checked_sub(first))) {
+                None => match plain_prompt(drawn_lines, cursor.and_then(|row| row.checked_sub(first))) {
                     Some(row) if !is_styled && !has_movement_key(act) => (first + row, lines.len() - 1),
                     _ => (first, first),
                 },
@@ -134,7 +134,7 @@ impl Menu {
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
         let Act::Typed { text, .. } = act else { return Self::None };
         let question = printed.trim_end().lines().next_back().unwrap_or_default();
-        let (answer, default) = (text.trim(), default_of(question));
+        let (answer, default) = (text.trim(), default_answer(question));
         match (answer.is_empty(), default) {
             (false, _) => Self::find_menu(printed, answer),
             (true, Some(default)) => match Self::find_menu(printed, default) {
@@ -208,7 +208,7 @@ impl Menu {
         }
         let Some(entry) = entries(lines[chosen], is_table).into_iter().rfind(is_offered) else { return Self::None };
         let (keys, delimiters, label) = (key_forms(&numbers), entry.delimiters, entry.label.to_owned());
-        // If the chosen entry is in a block above the last one, the wait compares the rows from that entry on.
+        // If the chosen entry is in a block above the last one, the wait compares the rows starting at that entry.
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
         let (rows, rows_between) = (trimmed_lines(&lines[first..=last]), trimmed_lines(&lines[last + 1..]));
         // The first line is the echo of the previous input.
@@ -321,7 +321,7 @@ impl PrintedMenu {
 
 /// Returns the default in the brackets of a question, as in `Choice [1]: ` or `Mirror (default: 2): `. Brackets with
 /// several words offer these words.
-fn default_of(question: &str) -> Option<&str> {
+fn default_answer(question: &str) -> Option<&str> {
     let content = question
         .rsplit(['[', '(', '<'])
         .filter_map(|part| part.split_once([']', ')', '>']).map(|(content, _)| content));
@@ -471,7 +471,7 @@ fn entries(line: &str, is_table: bool) -> Vec<Entry<'_>> {
     {
         let length = line[begin..].bytes().take_while(u8::is_ascii_digit).count();
         index = begin + length;
-        let Some((delimiters, end)) = delimiters_of(line, begin, length).filter(|_| length <= 3) else { continue };
+        let Some((delimiters, end)) = number_delimiters(line, begin, length).filter(|_| length <= 3) else { continue };
         if let Some(label) = label(&line[end..]) {
             entries.push(Entry { number: &line[begin..index], delimiters: Some(delimiters), label });
         }
@@ -487,7 +487,7 @@ fn entries(line: &str, is_table: bool) -> Vec<Entry<'_>> {
 }
 
 /// Returns the delimiters of a number, as in `(2)`, `2.` or `2:`, and the index after the last one.
-fn delimiters_of(line: &str, begin: usize, length: usize) -> Option<((&'static str, char), usize)> {
+fn number_delimiters(line: &str, begin: usize, length: usize) -> Option<((&'static str, char), usize)> {
     let (before, after) = (&line[..begin], &line[begin + length..]);
     let delimiter = after.chars().next().filter(|delimiter| ").]:".contains(*delimiter))?;
     let open = match delimiter {
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_of_an_input_are_known() {
+    fn chosen_entry_is_found_in_a_printed_menu() {
         let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
         assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
         assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
@@ -605,7 +605,7 @@ mod tests {
         let table = "* 0            /usr/bin/vim   30   auto mode\n  1            /bin/nano      10   manual mode\nType a number: ";
         assert_eq!(entry(table, "1\n").as_deref(), Some("1 /bin/nano"));
         assert_eq!(entry(table, "0\n").as_deref(), Some("0 /usr/bin/vim"));
-        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is not a table");
+        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "a single row is not a table");
         for (printed, text) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n? ", "2\n"), ("", "1\n")] {
             assert_eq!(entry(printed, text), None, "{printed:?} {text:?}");
         }
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn additional_row_makes_another_menu() {
+    fn changed_rows_make_another_menu() {
         let menu = "sh x\nWelcome\n1) small\n2) full\n#? ";
         assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Hello\nWelcome\n\n 1) small\n 2) full\n#? "));
         for (program, printed) in [
@@ -636,7 +636,7 @@ mod tests {
             ("old entries below, without a word", "1) full\n2) wipe\n\n1) small\n2) full\n#? "),
             ("an entry before them", "Welcome\n0) none\n2) full\n#? "),
             ("an entry in between", "Welcome\n1) small\n1a) medium\n2) full\n#? "),
-            ("an entry behind them", "Welcome\n1) small\n2) full\n3) wipe\n#? "),
+            ("an entry after them", "Welcome\n1) small\n2) full\n3) wipe\n#? "),
             ("a renamed entry", "Welcome\n1) tiny\n2) full\n#? "),
             ("a longer label", "Welcome\n1) small\n2) full wipe\n#? "),
             ("a row in between", "Welcome\n1) small\n2) full\nThe numbers are reversed.\n#? "),
@@ -662,19 +662,23 @@ mod tests {
 
     #[test]
     fn enter_chooses_the_shown_default() {
-        let named = "sh x\nMirror\n1) keep\n2) erase\nChoice [1]: ";
-        let word = "sh x\nkeep  all files\nerase all files\nMode (default: keep): ";
-        let pointed = "sh x\nEditor:\n* 0  /usr/bin/vim\n  1  /bin/nano\n\nPress enter to keep the current choice[*]: ";
+        let mirror_menu = "sh x\nMirror\n1) keep\n2) erase\nChoice [1]: ";
+        let mode_question = "sh x\nkeep  all files\nerase all files\nMode (default: keep): ";
+        let editor_menu =
+            "sh x\nEditor:\n* 0  /usr/bin/vim\n  1  /bin/nano\n\nPress enter to keep the current choice[*]: ";
         for (recorded, changes) in [
-            (named, &[("keep\n2) erase", "erase\n2) keep"), ("keep", "wipe"), ("Mirror", "Erase"), ("[1]", "[2]")][..]),
-            (word, &[("keep  all files", "keep  none"), ("keep)", "erase)")]),
+            (
+                mirror_menu,
+                &[("keep\n2) erase", "erase\n2) keep"), ("keep", "wipe"), ("Mirror", "Erase"), ("[1]", "[2]")][..],
+            ),
+            (mode_question, &[("keep  all files", "keep  none"), ("keep)", "erase)")]),
             (
                 "sh x\nKeep or erase\n[x] logs\n[ ] data\nEnter to delete: ",
                 &[("[ ]", "[x]"), ("[x]", "[ ]"), ("data", "all")],
             ),
             ("sh x\nDefault: keep\nAction: ", &[("keep", "erase")]),
             ("sh x\nkeep (default)\nerase\nMode: ", &[("keep (default)\nerase", "keep\nerase (default)")]),
-            (pointed, &[("* 0", "  0"), ("vim", "rm"), ("nano", "ed"), ("Editor", "Eraser")]),
+            (editor_menu, &[("* 0", "  0"), ("vim", "rm"), ("nano", "ed"), ("Editor", "Eraser")]),
         ] {
             assert!(
                 goes_on(recorded, "\n", recorded) && goes_on(recorded, "\n", &recorded.replace("sh x", "sh x\nHello"))
@@ -703,12 +707,12 @@ mod tests {
     }
 
     #[test]
-    fn menu_drawn_in_place_has_all_its_rows() {
+    fn menu_drawn_in_place_includes_all_rows() {
         let screen = "$ ls\nold\n$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod\n↑↓ navigate • ⏎ select\n";
         let rows = ["? Where to?", "❯ dev", "staging", "prod", "↑↓ navigate • ⏎ select"];
         for keys in [&["down", "enter"][..], &["enter"], &["space"]] {
             assert_eq!(drawn(screen, "? Where to? ", &pressed(keys)), rows);
-            assert_eq!(drawn(screen, "", &pressed(keys)), rows, "a hidden cursor");
+            assert_eq!(drawn(screen, "", &pressed(keys)), rows, "the cursor is hidden");
         }
         let pattern =
             pattern_of_rows(&[], &rows.map(str::to_owned), &[], &KnownFacts::default(), Leeway::Identifiers, true);
@@ -736,22 +740,22 @@ mod tests {
         act: Act,
         /// Rows of earlier questions in the program with their answers.
         answered: &'static [(&'static str, &'static str)],
-        /// Number of rows from the question on that must be unchanged.
+        /// Number of rows, starting at the question, that must be unchanged.
         compared: usize,
         /// Parts above the question that may differ.
         free: &'static [(&'static str, &'static str)],
-        /// Parts above the question that must not differ, because it does not name its subject or is not recognised.
+        /// Parts above the question that must not differ: the question does not name its subject, or is not recognised.
         fixed: &'static [(&'static str, &'static str)],
     }
 
     impl Layout {
         /// Returns whether the workflow answers on this screen.
         fn goes_on(&self, screen: &str, name: &str) -> bool {
-            let answered = self
+            let answered_lines = self
                 .answered
                 .iter()
                 .map(|(row, answer)| Entered { text: format!("{row}{answer}"), row: Some(row.trim_end().to_owned()) });
-            let entered: Vec<Entered> = std::iter::once(command()).chain(answered).collect();
+            let entered: Vec<Entered> = std::iter::once(command()).chain(answered_lines).collect();
             let menu = Menu::from_rows_in_place(self.screen, &[], self.row, &entered, &self.act);
             let Menu::Drawn { rows, output_rows, .. } = menu else { panic!("{} is drawn", self.screen) };
             let (output, rows) = rows.split_at(output_rows);
@@ -906,7 +910,7 @@ mod tests {
         let entered = [Entered { text: command, row: None }];
         let screen = "$ ls\n$ node x.js --option --op\ntion --option --option\nPick one\n> dev\n  prod";
         let menu = Menu::from_rows_in_place(screen, &[], "", &entered, &pressed(&["enter"]));
-        let Menu::Drawn { rows, .. } = menu else { panic!("it is a menu: {menu:?}") };
+        let Menu::Drawn { rows, .. } = menu else { panic!("not a drawn menu: {menu:?}") };
         assert_eq!(rows, ["Pick one", "> dev", "prod"]);
     }
 
@@ -914,9 +918,9 @@ mod tests {
     fn answer_in_another_form_chooses_from_the_same_rows() {
         let menu = "sh x\n1) logs\n2) cache\n3) temp files\nRemove which? ";
         for answer in ["3", "1,3", "1 3", "1-3", "3.", "3)", "#3", "03", "+3"] {
-            let typed = format!("{answer}\n");
-            assert!(goes_on(menu, &typed, menu), "{answer}");
-            assert!(!goes_on(menu, &typed, &menu.replace("temp files", "the database")), "{answer}");
+            let line = format!("{answer}\n");
+            assert!(goes_on(menu, &line, menu), "{answer}");
+            assert!(!goes_on(menu, &line, &menu.replace("temp files", "the database")), "{answer}");
         }
         for (menu, answer, entry, other) in [
             ("sh x\nA) small\nB) full\nWhich? ", "b", "full", "wipe"),
@@ -926,14 +930,14 @@ mod tests {
             ("sh x\ns = small, f = full\nWhich? ", "F", "full", "wipe"),
             ("sh x\n1 base   2 extra   3 all\nSet: ", "2", "extra", "wipe"),
         ] {
-            let typed = format!("{answer}\n");
-            assert!(goes_on(menu, &typed, menu), "{menu}");
-            assert!(!goes_on(menu, &typed, &menu.replace(entry, other)), "{menu}");
+            let line = format!("{answer}\n");
+            assert!(goes_on(menu, &line, menu), "{menu}");
+            assert!(!goes_on(menu, &line, &menu.replace(entry, other)), "{menu}");
         }
     }
 
     #[test]
-    fn lists_of_other_programs_are_menus_too() {
+    fn lists_of_various_programs_are_menus() {
         for (screen, row, row_count) in [
             ("$ node x.js\n? Deploy (Use arrow keys)\n » staging\n   production\n", "? Deploy", 3),
             ("$ node x.js\n? Which? \n❯◯ a 1\n ◉ b 2\n", "? Which? ", 3),
@@ -977,11 +981,11 @@ mod tests {
     }
 
     #[test]
-    fn menu_styles_are_those_of_its_rows() {
+    fn menu_includes_only_styles_of_its_rows() {
         let screen = "$ ls\n> alpha\n$ node x.js\n? Where to? \n> alpha\n  beta\n";
         let styles = ["$ ls: bold", "> alpha: 6", "? Where to?: bold", "> alpha: 6"].map(str::to_owned);
         let menu = Menu::from_rows_in_place(screen, &styles, "", &[command()], &pressed(&["enter"]));
-        let Menu::Drawn { highlighted, .. } = menu else { panic!("it is a menu: {menu:?}") };
+        let Menu::Drawn { highlighted, .. } = menu else { panic!("not a drawn menu: {menu:?}") };
         assert_eq!(highlighted, ["? Where to?: bold", "> alpha: 6"]);
     }
 }

@@ -7,14 +7,14 @@ use crate::OmittedInput;
 use crate::act::Act;
 use crate::turn::{Ending, Turn};
 
-/// Programs that only show something, independently of their arguments.
+/// Programs that only show something, regardless of their arguments.
 const READ_ONLY_PROGRAMS: [&str; 31] = [
     "ls", "ll", "la", "dir", "cat", "bat", "head", "less", "more", "pwd", "which", "whereis", "type", "man", "help",
     "info", "apropos", "history", "clear", "tree", "file", "wc", "stat", "whoami", "id", "uname", "uptime", "df", "du",
     "ps", "printenv",
 ];
 
-/// Subcommands of programs that only show something.
+/// Subcommands that only show something, by program.
 const READ_ONLY_SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("git", &["status", "log", "diff", "show", "blame", "reflog", "help"]),
     ("npm", &["ls", "list", "help", "view"]),
@@ -57,11 +57,11 @@ pub(crate) fn reasons(
         }
     }
     for index in refused_answers(turns) {
-        reasons[index].get_or_insert_with(|| "it was refused, and asked for again".to_owned());
+        reasons[index].get_or_insert_with(|| "the program refused it and asked again".to_owned());
     }
     for (index, corrected) in corrected_lines(turns) {
         reasons[index]
-            .get_or_insert_with(|| format!("the program reported an error, and it was done again as '{corrected}'"));
+            .get_or_insert_with(|| format!("the program reported an error, and it was repeated as '{corrected}'"));
     }
     reasons
 }
@@ -131,10 +131,10 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     let suffix = if corrected == failed { String::new() } else { format!(" as '{}'", first_line(corrected)) };
     Some(match later[..repetition].iter().rfind(changes).and_then(|turn| prompt_line(turn)) {
         Some(change) => format!(
-            "it failed with exit code {code} and was done again{suffix} after '{}', which may have changed what it needs",
+            "it failed with exit code {code} and was repeated{suffix} after '{}', which may have changed what it needs",
             first_line(change)
         ),
-        None => format!("it failed with exit code {code} and was done again{suffix}"),
+        None => format!("it failed with exit code {code} and was repeated{suffix}"),
     })
 }
 
@@ -162,7 +162,7 @@ const REFUSAL_WORDS: [&str; 15] = [
 fn refused_answers(turns: &[Turn]) -> Vec<usize> {
     let turn_before =
         |current: usize| (0..current).rev().find(|earlier| turns[*earlier].log_index == turns[current].log_index);
-    let mut refused = Vec::new();
+    let mut refused_turns = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
         let is_refused = is_refusal(&turn.printed) && (is_hidden(turn) || reports(&turn.printed, &REFUSAL_WORDS));
         let Some(question_text) = question(turn).filter(|_| is_answer(turn) && is_refused) else { continue };
@@ -170,7 +170,7 @@ fn refused_answers(turns: &[Turn]) -> Vec<usize> {
         let mut current = index;
         while let Some(previous) = turn_before(current) {
             if question(&turns[previous]) == Some(question_text) {
-                refused.extend(attempt);
+                refused_turns.extend(attempt);
                 break;
             }
             let is_repetition = is_hidden(&turns[current]) && is_answer(&turns[previous]);
@@ -181,7 +181,7 @@ fn refused_answers(turns: &[Turn]) -> Vec<usize> {
             current = previous;
         }
     }
-    refused
+    refused_turns
 }
 
 /// Maximum number of lines of a refusal. A program with more output accepted the answer.
@@ -206,13 +206,13 @@ fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
         Ending::Question(line) if question(turn).is_none() => Some(line.trim().to_owned()),
         _ => None,
     };
-    let typed = |turn: &Turn| match &turn.act {
+    let typed_line = |turn: &Turn| match &turn.act {
         Act::Typed { text, keys } if is_answer(turn) && keys.is_empty() => Some(text.trim().to_owned()),
         _ => None,
     };
     let mut corrected = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
-        let Some((failed, prompt_text)) = typed(turn).zip(prompt(turn)) else { continue };
+        let Some((failed, prompt_text)) = typed_line(turn).zip(prompt(turn)) else { continue };
         let is_same_log = |other: &&Turn| other.log_index == turn.log_index;
         let is_same_prompt =
             turns[..index].iter().rev().find(is_same_log).and_then(prompt).is_some_and(|before| before == prompt_text);
@@ -221,7 +221,7 @@ fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
         }
         let next = turns[index + 1..].iter().filter(is_same_log).take(MAX_RETRY_TURNS);
         let mut next =
-            next.map_while(|turn| typed(turn).map(|repeated| (repeated, reports(&turn.printed, &ERROR_WORDS))));
+            next.map_while(|turn| typed_line(turn).map(|repeated| (repeated, reports(&turn.printed, &ERROR_WORDS))));
         // If the program reports the same about the repetition, it accepted both lines.
         let repeated = next.find(|(repeated, _)| is_correction(&failed, repeated)).filter(|(_, reports)| !reports);
         corrected.extend(repeated.map(|(repeated, _)| (index, repeated)));
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_commands_change_nothing() {
+    fn read_only_commands_are_recognised() {
         for look in ["ls -la", "cat a | grep b", "git log --oneline", "npm --help", "pwd; ls", "tail -n 3 log"] {
             assert!(is_read_only(look), "{look}");
         }
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_attempts_are_alike() {
+    fn corrections_resemble_their_failed_commands() {
         assert!(is_correction("gti status", "git status"));
         assert!(is_correction("npm install lodahs", "npm install lodash"));
         assert!(is_correction("git push", "git push -u origin main"));
@@ -362,7 +362,7 @@ mod tests {
         assert!(!is_correction("make", "ls"));
     }
 
-    /// A turn with this ending; a line is typed at a prompt.
+    /// Returns a turn with this ending, for a line typed at a prompt.
     fn turn(act: Act, ending: Ending, printed: &str) -> Turn {
         Turn {
             key_count: 0,
@@ -396,26 +396,26 @@ mod tests {
     }
 
     #[test]
-    fn failed_attempt_is_named_with_its_retry() {
+    fn failed_attempt_is_omitted_with_its_retry_as_reason() {
         assert_eq!(
             reason_to_omit(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
             [
-                "make tset: it failed with exit code 2 and was done again as 'make test'",
+                "make tset: it failed with exit code 2 and was repeated as 'make test'",
                 "ls: it only looks around; keep: true keeps it"
             ]
         );
         let fixed = [command("make", 2), command("cat log", 0), command("sed -i s/a/b/ x", 0), command("make", 0)];
-        let reason = "make: it failed with exit code 2 and was done again after 'sed -i s/a/b/ x', which may have changed what it needs";
+        let reason = "make: it failed with exit code 2 and was repeated after 'sed -i s/a/b/ x', which may have changed what it needs";
         assert_eq!(reason_to_omit(&fixed)[0], reason);
         // The same command is found at any distance, but a similar one is not.
-        let far = |first: &str| {
+        let reasons_after_many_turns = |first: &str| {
             let others = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
             let turns: Vec<Turn> =
                 std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
             reason_to_omit(&turns)
         };
-        assert!(far("make test")[0].contains("after 'touch file-4'"));
-        assert_eq!(far("make tset"), [""; 0]);
+        assert!(reasons_after_many_turns("make test")[0].contains("after 'touch file-4'"));
+        assert_eq!(reasons_after_many_turns("make tset"), [""; 0]);
         assert_eq!(
             reason_to_omit(&[command("grep x y", 1), command("make", 0)]),
             ["grep x y: it only looks around; keep: true keeps it"]
@@ -432,7 +432,7 @@ mod tests {
             [start, turn(act("80\n"), Ending::Prompt { exit_code: Some(code) }, "")]
         };
         let turns = [asks(1), asks(0)].concat();
-        let reason = "it failed with exit code 1 and was done again";
+        let reason = "it failed with exit code 1 and was repeated";
         assert_eq!(reason_to_omit(&turns), [format!("sh setup.sh: {reason}"), format!("80: {reason}")]);
         assert_eq!(reason_to_omit(&[asks(0), asks(0)].concat()), [""; 0]);
     }
@@ -443,22 +443,22 @@ mod tests {
         let hidden = |row: &str| Act::Hidden { entered: true, row: row.to_owned() };
         let asks = |line: &str| Ending::Password(line.to_owned());
         let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sudo make\n"), asks(line), "") };
-        let over = || Ending::Prompt { exit_code: Some(0) };
+        let prompt_ending = || Ending::Prompt { exit_code: Some(0) };
         let sudo = "[sudo] password for ana: ";
         let turns = [
             start(sudo),
             turn(hidden(sudo), asks(sudo), "\nSorry, try again.\n[sudo] password for ana: "),
-            turn(hidden(sudo), over(), "\ndone\n"),
+            turn(hidden(sudo), prompt_ending(), "\ndone\n"),
         ];
-        let reason = "it was refused, and asked for again";
+        let reason = "the program refused it and asked again";
         assert_eq!(reason_to_omit(&turns), [format!("a secret at '[sudo] password for ana:': {reason}")]);
-        let (new, again) = ("New password: ", "Retype new password: ");
+        let (new, retype) = ("New password: ", "Retype new password: ");
         let turns = [
             start(new),
-            turn(hidden(new), asks(again), "\nRetype new password: "),
-            turn(hidden(again), asks(new), "\nSorry, passwords do not match.\nNew password: "),
-            turn(hidden(new), asks(again), "\nRetype new password: "),
-            turn(hidden(again), over(), "\n"),
+            turn(hidden(new), asks(retype), "\nRetype new password: "),
+            turn(hidden(retype), asks(new), "\nSorry, passwords do not match.\nNew password: "),
+            turn(hidden(new), asks(retype), "\nRetype new password: "),
+            turn(hidden(retype), prompt_ending(), "\n"),
         ];
         assert_eq!(
             reason_to_omit(&turns),
@@ -509,11 +509,11 @@ mod tests {
     fn interpreter_error_is_omitted_if_corrected() {
         let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
         let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sh"), Ending::Question(line.to_owned()), "") };
-        let over = || Ending::Prompt { exit_code: Some(0) };
+        let prompt_ending = || Ending::Prompt { exit_code: Some(0) };
         let asks = || Ending::Question("sqlite> ".to_owned());
         let session = |failed: &str, reply: &str, done: &str| {
             let printed = format!("{failed}\n{reply}\nsqlite> ");
-            let quit = turn(typed(".quit"), over(), "");
+            let quit = turn(typed(".quit"), prompt_ending(), "");
             reason_to_omit(&[
                 start("sqlite> "),
                 turn(typed(failed), asks(), &printed),
@@ -522,7 +522,7 @@ mod tests {
             ])
         };
         let error = "Parse error: no such table: tt";
-        let reason = "the program reported an error, and it was done again as 'insert into t values(7);'";
+        let reason = "the program reported an error, and it was repeated as 'insert into t values(7);'";
         let failed = "insert into tt values(7);";
         assert_eq!(session(failed, error, "insert into t values(7);"), [format!("{failed}: {reason}")]);
         assert_eq!(session(failed, "", "insert into t values(7);"), [""; 0]);
@@ -532,7 +532,7 @@ mod tests {
         let turns = [
             start(prompt),
             turn(typed("foo"), Ending::Question(prompt.to_owned()), "foo\nInvalid command\n(gdb) "),
-            turn(typed("quit"), over(), ""),
+            turn(typed("quit"), prompt_ending(), ""),
         ];
         assert_eq!(reason_to_omit(&turns), [""; 0]);
     }

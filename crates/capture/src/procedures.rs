@@ -25,7 +25,7 @@ impl Log {
         self
     }
 
-    /// A command that needed no input.
+    /// Adds a command that needed no input.
     pub(crate) fn runs(self, command: &str, exit_code: i32, output: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Command,
@@ -39,7 +39,7 @@ impl Log {
         self.add(input, output, Some(output))
     }
 
-    /// A line at a prompt, of a program that asks and ends with this exit code.
+    /// Adds a line at a prompt that starts a program, which asks questions and ends with this exit code.
     pub(crate) fn starts(self, line: &str, exit_code: i32, printed: &str) -> Self {
         let typed = InputRecord {
             kind: InputKind::Typed,
@@ -59,7 +59,7 @@ impl Log {
         self.add(typed, &format!("{line}\n"), None).add(entered, printed, None)
     }
 
-    /// An answer to a row of the screen.
+    /// Adds an answer to a row of the screen.
     pub(crate) fn answers(self, row: &str, text: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Typed,
@@ -71,7 +71,7 @@ impl Log {
         self.add(input, &format!("{text}\n{printed}"), None)
     }
 
-    /// A secret for a row of the screen.
+    /// Adds a secret for a row of the screen.
     pub(crate) fn hides(self, row: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Hidden,
@@ -83,7 +83,7 @@ impl Log {
         self.add(input, &format!("\n{printed}"), None)
     }
 
-    /// A wait of the client that found a pattern up to the end of the output.
+    /// Adds a wait of the client that found a pattern up to the end of the output.
     pub(crate) fn waits(self, pattern: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Wait,
@@ -109,7 +109,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::captured`], compared with another time of the same procedure.
+    /// Same as [`Log::captured`], compared with another execution of the same procedure.
     pub(crate) fn compared(self, other: Option<Self>, inputs: &[(&str, &str)], directory: &str) -> CapturedMachine {
         let facts = KnownFacts {
             home: "/home/ana".to_owned(),
@@ -128,14 +128,14 @@ impl Log {
     }
 }
 
-/// Returns a parameter of the action of each state that has it.
+/// Returns the value of a parameter for each state whose action has it.
 pub(crate) fn all<'c>(captured: &'c CapturedMachine, parameter: &str) -> Vec<&'c str> {
-    let states = captured.definition["states"].as_object().expect("a machine has states");
+    let states = captured.definition["states"].as_object().expect("the machine has states");
     states.values().filter_map(|state| state["action"]["params"][parameter].as_str()).collect()
 }
 
 fn names(captured: &CapturedMachine) -> Vec<&str> {
-    captured.definition["states"].as_object().expect("a machine has states").keys().map(String::as_str).collect()
+    captured.definition["states"].as_object().expect("the machine has states").keys().map(String::as_str).collect()
 }
 
 #[test]
@@ -153,13 +153,13 @@ fn session_directory_is_an_argument_everywhere() {
     // A client elsewhere captures the directory unchanged, unless it names the directory.
     let elsewhere = log().captured(&[], "/srv");
     assert_eq!(elsewhere.definition["states"]["open"]["action"]["params"]["working_directory"], "{HOME}/shop");
-    let given = log().captured(&[("PWD", "/home/ana/shop")], "/srv");
-    assert_eq!(all(&given, "working_directory"), ["{PWD}"]);
-    assert_eq!(all(&given, "command"), all(&captured, "command"));
+    let with_pwd = log().captured(&[("PWD", "/home/ana/shop")], "/srv");
+    assert_eq!(all(&with_pwd, "working_directory"), ["{PWD}"]);
+    assert_eq!(all(&with_pwd, "command"), all(&captured, "command"));
 }
 
 #[test]
-fn number_chooses_the_entry_shown_there() {
+fn number_is_typed_only_at_the_recorded_menu() {
     let menu = "1) Ubuntu 20.04\n2) Ubuntu 22.04\nChoose [1-2]: ";
     let pattern = r"(?P<another_entry>(?<![^\W_]|[.,-])2(?![^\W_]|[.,]\d)[\s\S]*)?^[^\S\n]*1\) Ubuntu 20\.04\s*\n\s*2\) Ubuntu 22\.04\s*\n^Choose \[1-2\]: *\Z";
     let log = Log::default().starts("sh setup.sh", 0, menu).answers("Choose [1-2]: ", "2", "");
@@ -180,7 +180,7 @@ fn number_chooses_the_entry_shown_there() {
     );
 }
 
-/// An input into rows that a program draws in place.
+/// Returns an input into rows that a program draws in place.
 fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
     InputRecord {
         kind: InputKind::Typed,
@@ -195,7 +195,7 @@ fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
 }
 
 #[test]
-fn redrawing_wizard_is_awaited_in_its_shown_state() {
+fn redrawing_wizard_is_awaited_as_shown() {
     let menu = "$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod";
     let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)";
     // The text of the output does not have overdrawn text, and later lines end as the answer does.
@@ -225,7 +225,7 @@ fn redrawing_wizard_is_awaited_in_its_shown_state() {
 
 #[test]
 fn wait_ends_where_the_program_reads_next_input() {
-    let asked = |awaited: Option<bool>, context: &str| {
+    let read_mode = |awaited: Option<bool>, context: &str| {
         let input = InputRecord {
             kind: InputKind::Typed,
             context: context.to_owned(),
@@ -238,10 +238,10 @@ fn wait_ends_where_the_program_reads_next_input() {
         let captured = log.captured(&[], "/srv");
         all(&captured, "reads").first().map(|reads| (*reads).to_owned())
     };
-    assert_eq!(asked(Some(true), "program"), Some("shown".to_owned()));
-    assert_eq!(asked(None, "program"), Some("shown".to_owned()), "over ssh, or of an older log");
-    assert_eq!(asked(None, "password"), Some("hidden".to_owned()));
-    assert_eq!(asked(Some(false), "program"), Some("shown".to_owned()), "typed ahead");
+    assert_eq!(read_mode(Some(true), "program"), Some("shown".to_owned()));
+    assert_eq!(read_mode(None, "program"), Some("shown".to_owned()), "the mode is unknown over ssh and in older logs");
+    assert_eq!(read_mode(None, "password"), Some("hidden".to_owned()));
+    assert_eq!(read_mode(Some(false), "program"), Some("shown".to_owned()), "the answer was typed ahead");
     // A wait of the client ends as the program reads, too.
     let log =
         Log::default().starts("sh x", 0, "Value: ").waits("Value").answers("Value: ", "x", "").runs("true", 0, "");
@@ -249,7 +249,7 @@ fn wait_ends_where_the_program_reads_next_input() {
 }
 
 #[test]
-fn untyped_line_is_named_and_adds_no_state() {
+fn untyped_line_is_reported_and_adds_no_state() {
     let entered = InputRecord {
         kind: InputKind::Entered,
         context: "prompt".to_owned(),
@@ -261,8 +261,8 @@ fn untyped_line_is_named_and_adds_no_state() {
     let log = Log::default().runs("python3 x.py", 0, "").add(entered.clone(), "", Some("")).runs("make", 0, "");
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "command"), ["python3 x.py", "make"]);
-    let [left] = &captured.omitted_inputs[..] else { panic!("{:?}", captured.omitted_inputs) };
-    assert!(left.input == "touch PWN" && left.reason.starts_with("a program typed it"), "{left:?}");
+    let [omitted] = &captured.omitted_inputs[..] else { panic!("{:?}", captured.omitted_inputs) };
+    assert!(omitted.input == "touch PWN" && omitted.reason.starts_with("a program typed it"), "{omitted:?}");
     // The log has lost its beginning.
     let captured = Log::default().add(entered, "", Some("")).runs("make", 0, "").captured(&[], "/srv");
     assert_eq!(captured.omitted_inputs, []);
@@ -285,13 +285,17 @@ fn repeated_secret_is_one_argument() {
     let captured = log.captured(&[], "/srv");
     assert_eq!(secrets(&captured), ["PASSWORD", "PASSWORD_2"]);
     assert_eq!(all(&captured, "input_text"), ["passwd\n", "{PASSWORD}\n", "{PASSWORD_2}\n", "{PASSWORD_2}\n"]);
-    let guess = captured.guesses.iter().find(|guess| guess.guess == "it is PASSWORD_2 again").expect("it is named");
+    let guess = captured
+        .guesses
+        .iter()
+        .find(|guess| guess.guess == "it is PASSWORD_2 again")
+        .expect("a guess names the repeated secret");
     assert_eq!(guess.state, "repeat_password_2");
 }
 
 #[test]
 fn same_question_asks_for_the_same_secret_if_it_names_the_owner() {
-    let asked = |row: &str, other: &str| {
+    let secret_count = |row: &str, other: &str| {
         let log = Log::default()
             .starts("one", 0, row)
             .hides(row, "")
@@ -302,10 +306,10 @@ fn same_question_asks_for_the_same_secret_if_it_names_the_owner() {
         secrets(&captured).len()
     };
     let sudo = "[sudo] password for ana: ";
-    assert_eq!(asked(sudo, sudo), 1);
-    assert_eq!(asked("Password: ", "Password: "), 2, "another command may ask for another secret");
-    assert_eq!(asked("ana@mill's password: ", "ana@barn's password: "), 2);
-    assert_eq!(asked("Password: ", "Verification code: "), 2);
+    assert_eq!(secret_count(sudo, sudo), 1);
+    assert_eq!(secret_count("Password: ", "Password: "), 2, "a different command may request a different secret");
+    assert_eq!(secret_count("ana@mill's password: ", "ana@barn's password: "), 2);
+    assert_eq!(secret_count("Password: ", "Verification code: "), 2);
     let twice = Log::default()
         .starts("su", 0, "Password: ")
         .hides("Password: ", "")
@@ -325,11 +329,11 @@ fn refused_password_is_not_awaited() {
         .runs("ls", 0, "");
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "input_text"), ["sudo make\n", "{PASSWORD}\n"]);
-    assert!(captured.omitted_inputs[0].reason.contains("was refused"), "{:?}", captured.omitted_inputs);
+    assert!(captured.omitted_inputs[0].reason.contains("refused it"), "{:?}", captured.omitted_inputs);
 }
 
 #[test]
-fn answer_is_named_after_its_argument_and_notes_name_states() {
+fn answer_state_is_named_after_its_argument() {
     let log = Log::default()
         .starts("sh setup.sh", 0, "Port: ")
         .answers("Port: ", "9000", "Since: ")
@@ -348,7 +352,7 @@ fn answer_is_named_after_its_argument_and_notes_name_states() {
 
 /// Returns the names of the states, with a star at each gate.
 fn gated(captured: &CapturedMachine) -> Vec<String> {
-    let states = captured.definition["states"].as_object().expect("a machine has states");
+    let states = captured.definition["states"].as_object().expect("the machine has states");
     let name = |(name, state): (&String, &Value)| match state["action"]["tool"].as_str() {
         Some("gate") => Some("*".to_owned()),
         Some("run_command" | "send_input") => Some(name.clone()),
@@ -362,13 +366,17 @@ fn destructive_or_unknown_line_gets_a_gate() {
     let ordinary = ["git pull", "npm run build", "make", "python3 script.py", "cargo test", "mkdir x && cp a x"];
     let captured = ordinary.iter().fold(Log::default(), |log, line| log.runs(line, 0, "")).captured(&[], "/srv");
     assert!(!gated(&captured).contains(&"*".to_owned()), "{:?}", gated(&captured));
-    let unseen: Vec<&str> = captured
+    let ungated_states: Vec<&str> = captured
         .guesses
         .iter()
         .filter(|one| one.guess == "no person is asked first")
         .map(|one| one.state.as_str())
         .collect();
-    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py", "cargo_test"], "the unread input is named");
+    assert_eq!(
+        ungated_states,
+        ["npm_run_build", "make", "python3_script_py", "cargo_test"],
+        "unread project programs are reported"
+    );
     let log = Log::default()
         .runs("make", 0, "")
         .runs("ssh box rm -rf /srv/x", 0, "")

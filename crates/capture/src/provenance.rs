@@ -53,12 +53,12 @@ pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &Kno
                 || extractions.iter().any(|earlier| earlier.binding.value == word)
                 || extractions.iter().any(|earlier| earlier.usage == usage && earlier.binding.value.contains(word))
                 || occurrences
-                    .typed_in(word)
+                    .turns_typing(word)
                     .any(|earlier| earlier < usage && contains_word(typed_text(&turns[earlier].act), word));
             if is_known {
                 continue;
             }
-            let source = occurrences.printed_in(word).rev().filter(|source| *source < usage).find_map(|source| {
+            let source = occurrences.turns_printing(word).rev().filter(|source| *source < usage).find_map(|source| {
                 let lines: Vec<&str> = printed(&turns[source]).lines().collect();
                 let rows = rows_with(&lines, word);
                 // The answer to the question with the word is a choice of the person, not a value from the output.
@@ -119,12 +119,12 @@ impl<'t> Occurrences<'t> {
     }
 
     /// Returns the turns that may type a word, in order.
-    fn typed_in(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
+    fn turns_typing(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
         self.typed.get(longest_part(word)).into_iter().flatten().copied()
     }
 
     /// Returns the turns that may print a word, in order.
-    fn printed_in(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
+    fn turns_printing(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
         self.printed.get(longest_part(word)).into_iter().flatten().copied()
     }
 }
@@ -444,12 +444,12 @@ fn pieces(word: &str) -> impl Iterator<Item = &str> {
 /// numbers are equal by chance.
 pub(crate) fn unread_numbers(turns: &[Turn]) -> Vec<Vec<(&str, &str)>> {
     let candidates: HashSet<&str> = turns.iter().flat_map(small_numbers).collect();
-    let (mut typed, mut rows): (HashSet<&str>, HashMap<&str, &str>) = (HashSet::new(), HashMap::new());
+    let (mut typed_numbers, mut rows): (HashSet<&str>, HashMap<&str, &str>) = (HashSet::new(), HashMap::new());
     let mut unread = Vec::with_capacity(turns.len());
     for turn in turns {
-        let untyped = small_numbers(turn).into_iter().filter(|number| !typed.contains(number));
+        let untyped = small_numbers(turn).into_iter().filter(|number| !typed_numbers.contains(number));
         unread.push(untyped.filter_map(|number| rows.get(number).map(|row| (number, *row))).collect());
-        typed.extend(parts(typed_text(&turn.act)).filter(|part| candidates.contains(part)));
+        typed_numbers.extend(parts(typed_text(&turn.act)).filter(|part| candidates.contains(part)));
         for row in printed(turn).lines().filter(|row| row.len() <= MAX_LINE_BYTES) {
             let mut numbers = parts(row).filter(|part| candidates.contains(part)).peekable();
             if numbers.peek().is_some() && has_plain_word(row) {
@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn possible_data_words_are_recognised() {
+    fn data_words_are_recognised() {
         assert_eq!(data_words("curl http://127.0.0.1:8123/x"), ["http://127.0.0.1:8123/x", "8123"]);
         assert_eq!(data_words("git show 1f3a9b2 -n3 y 7"), ["1f3a9b2"]);
         assert_eq!(data_words("git tag v1.4.2"), ["v1.4.2", "1.4.2"]);
@@ -508,9 +508,9 @@ mod tests {
         let lines: Vec<&str> = output.lines().collect();
         let output = Output { lines: &lines, word, bindings: &[], facts: &KnownFacts::default() };
         let rows = rows_with(&lines, word);
-        let read = rows.iter().find_map(|(row, at)| output.reading_pattern(*row, *at, "value"));
-        let is_read = read.is_some();
-        (read.unwrap_or_else(|| output.recorded_rows_pattern(rows[0].0, rows[0].1)), is_read)
+        let reading_pattern = rows.iter().find_map(|(row, at)| output.reading_pattern(*row, *at, "value"));
+        let is_read = reading_pattern.is_some();
+        (reading_pattern.unwrap_or_else(|| output.recorded_rows_pattern(rows[0].0, rows[0].1)), is_read)
     }
 
     /// Returns the value that a machine types when a program prints `text`. `None` if the run stops.
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn value_is_named_and_read_with_a_group() {
+    fn value_is_read_with_a_named_group() {
         let line = "Serving HTTP on 0.0.0.0 port 8123 (http://0.0.0.0:8123/) ...";
         let (_, at) = rows_with(&[line], "8123")[0];
         assert_eq!(variable_name(&line[..at], &[], &[]), "read_port");

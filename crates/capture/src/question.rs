@@ -34,7 +34,7 @@ pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, lee
     format!("^{indent}{spinner}{body}{end}")
 }
 
-/// Characters that a program draws in turn at the beginning of a row while it works.
+/// Characters of spinners at the beginning of a row.
 const SPINNER: &str = r"|/-\\⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏◐◓◑◒";
 
 /// Returns the pattern of a spinner at the beginning of a row, and the rest of the row.
@@ -163,7 +163,7 @@ pub(crate) fn rows(
     )
 }
 
-/// Pattern of the text between the rows of a menu: blanks, empty rows and frames.
+/// Pattern of the text between the rows of a menu: white space, empty rows and frames.
 const FRAME: &str = r"[\s\u2500-\u259f]*";
 
 /// Returns the pattern of a part of a row, with variables and classes.
@@ -250,10 +250,10 @@ mod tests {
             ("a\tb: ", r"^a\s+b: *\Z"),
         ];
         for (line, pattern) in cases {
-            let made = question(line, &[], &facts(), Leeway::Data);
-            assert_eq!(made, pattern, "{line}");
-            let pattern = steplatch_pattern::Pattern::new(&made).unwrap();
-            assert!(pattern.is_match(line).unwrap(), "{made} {line:?}");
+            let pattern_text = question(line, &[], &facts(), Leeway::Data);
+            assert_eq!(pattern_text, pattern, "{line}");
+            let pattern = steplatch_pattern::Pattern::new(&pattern_text).unwrap();
+            assert!(pattern.is_match(line).unwrap(), "{pattern_text} {line:?}");
         }
         let date = question("Last login: Tue Nov 24 04:21: ", &[], &facts(), Leeway::Data);
         assert!(date.contains("(?:Mon(?:day)?|") && date.contains("|Nov(?:ember)?|"), "{date}");
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn ended_line_is_the_last_line() {
+    fn complete_line_must_be_the_last_line() {
         let question = question("Pick from 1 to 4\n", &[], &facts(), Leeway::Data);
         assert_eq!(question, r"^Pick from \d+ to \d+\s*\Z");
         assert!(matches_in(&question, "3. x\nPick from 1 to 3\n"));
     }
 
     #[test]
-    fn last_row_after_a_prompt_or_long_line_is_whole() {
+    fn last_row_is_compared_as_a_whole() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
         let pattern = |row: LastRow| row.pattern(&bindings, &facts());
         let line = |text: &str| LastRow::AfterPrompt(text.to_owned());

@@ -1,4 +1,4 @@
-//! Recorded questions and their later variants in one table: a captured workflow answers no other question.
+//! Table of recorded questions and later variants: a captured workflow answers no other question.
 
 use serde_json::Value;
 use steplatch_pattern::Pattern;
@@ -7,19 +7,26 @@ use crate::procedures::Log;
 
 use crate::CapturedMachine;
 
-/// Returns whether a captured machine types its answer to a question where a program printed this.
+/// Returns whether a captured machine types its recorded answer after a program printed `printed`.
 fn answers(captured: &CapturedMachine, printed: &str) -> bool {
     let states = captured.definition["states"].as_object().expect("a machine has states");
-    let state = states.values().find(|state| state["action"]["params"]["pattern"].is_string()).expect("a state waits");
-    let pattern = state["action"]["params"]["pattern"].as_str().expect("a state waits");
+    let state =
+        states.values().find(|state| state["action"]["params"]["pattern"].is_string()).expect("a state has a pattern");
+    let pattern = state["action"]["params"]["pattern"].as_str().expect("a state has a pattern");
     let conditions = &state["transitions"][0]["condition"];
     let pattern = pattern.replace("{HOME|regex}", "/home/ana").replace("{PWD|regex}", "/srv");
-    let pattern = Pattern::new(&format!("(?m){pattern}")).expect("a captured pattern is valid");
-    let Some(found) = pattern.find_at(printed, 0).expect("little text") else { return false };
+    let pattern = Pattern::new(&format!("(?m){pattern}")).expect("the captured pattern is valid");
+    let Some(found) = pattern.find_at(printed, 0).expect("the search stays within its work limit") else {
+        return false;
+    };
     let fields = conditions["field_equals"].as_object();
     fields.into_iter().flatten().all(|(field, expected)| {
-        let name = field.strip_prefix("groups.").expect("only groups are compared");
-        let at = pattern.group_names().iter().position(|known| known.as_deref() == Some(name)).expect("a group");
+        let name = field.strip_prefix("groups.").expect("the condition compares only groups");
+        let at = pattern
+            .group_names()
+            .iter()
+            .position(|known| known.as_deref() == Some(name))
+            .expect("the pattern has the group");
         *expected == Value::Null && found.groups[at].is_none()
     })
 }
@@ -29,7 +36,7 @@ fn captured(recorded: &str, answer: &str) -> CapturedMachine {
     Log::default().starts("sh x", 0, recorded).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv")
 }
 
-/// The recorded question, its answer, the later output, and whether the machine types the answer.
+/// Recorded questions, each with its answer, a later output, and true if the machine types the answer.
 const QUESTIONS: [(&str, &str, &str, bool); 114] = [
     // Words of classes.
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete /tmp/old-build? [y/N] ", true),
@@ -99,7 +106,7 @@ const QUESTIONS: [(&str, &str, &str, bool); 114] = [
         false,
     ),
     ("Pay 5000 EUR? Type the address again: ", "ana@x.org", "Pay 9000 EUR? Type the address again: ", false),
-    // Names of this machine and its user.
+    // Names of the host and its user.
     ("Reboot mill? [y/n] ", "y", "Reboot barn? [y/n] ", false),
     ("Reboot mill? [y/n] ", "y", "Reboot everything? [y/n] ", false),
     ("Send it to ana@example.org? ", "y", "Send it to everyone@example.org? ", false),
@@ -161,7 +168,7 @@ const QUESTIONS: [(&str, &str, &str, bool); 114] = [
     ("1) x\n2) y\nApplies to 1 host\n#? ", "2", "1) x\n2) y\nApplies to 9 host\n#? ", false),
 ];
 
-/// Lists in the many forms that programs print, with the answer that chooses the second entry.
+/// Lists in various forms, each with the answer that chooses the second entry.
 const LISTS: [(&str, &str); 23] = [
     ("1- small\n2- full\n", "2"),
     ("1.small\n2.full\n", "2"),
@@ -209,14 +216,14 @@ fn list_in_any_form_is_compared_as_a_whole() {
 }
 
 #[test]
-fn possible_menu_is_named_if_it_is_not_compared() {
-    let says_so = |recorded: &str, answer: &str| {
+fn uncompared_menu_is_reported() {
+    let reports_uncompared_menu = |recorded: &str, answer: &str| {
         captured(recorded, answer).guesses.iter().any(|guess| guess.guess.contains("is not compared"))
     };
-    assert!(says_so("Found 3 files\nHow many? ", "3"));
-    assert!(says_so("The usual one is shop\nName: ", "shop"));
-    assert!(!says_so("shop is the usual one\nName: ", "shop"), "it is compared");
-    assert!(!says_so("Found 3 files\nHow many? ", "4"));
+    assert!(reports_uncompared_menu("Found 3 files\nHow many? ", "3"));
+    assert!(reports_uncompared_menu("The usual one is shop\nName: ", "shop"));
+    assert!(!reports_uncompared_menu("shop is the usual one\nName: ", "shop"), "the row with the word is compared");
+    assert!(!reports_uncompared_menu("Found 3 files\nHow many? ", "4"));
     // Nothing but signs is a question that many programs ask.
     let anything = |recorded: &str| {
         captured(recorded, "y").guesses.iter().any(|guess| guess.guess.contains("nearly any question"))
@@ -285,7 +292,7 @@ fn answer_below_a_placeholder_belongs_to_the_question_above() {
 }
 
 #[test]
-fn ordinals_stay_and_decimals_are_numbers() {
+fn ordinals_are_literal_and_decimals_are_numbers() {
     for (recorded, answer, printed, goes_on) in [
         ("Size of the 2nd disk: ", "100", "Size of the 3rd disk: ", false),
         ("Size of the 2nd disk: ", "100", "Size of the 22nd disk: ", false),
@@ -340,12 +347,15 @@ fn possible_yes_keeps_each_number_of_its_question() {
         }
     }
     // A word from an input is data.
-    let given = |recorded: &str, answer: &str| {
+    let captured_with_input = |recorded: &str, answer: &str| {
         let log = Log::default().starts("sh x", 0, recorded).answers(recorded, answer, "");
         log.runs("true", 0, "").captured(&[("name", answer)], "/srv")
     };
-    assert!(answers(&given("Name of node 3: ", "web"), "Name of node 4: "));
-    assert!(!answers(&given("Pay 3 or nothing: ", "nothing"), "Pay 4 or nothing: "), "the question offers it");
+    assert!(answers(&captured_with_input("Name of node 3: ", "web"), "Name of node 4: "));
+    assert!(
+        !answers(&captured_with_input("Pay 3 or nothing: ", "nothing"), "Pay 4 or nothing: "),
+        "the question offers the answer"
+    );
     // A word that differs between two recordings is data, too.
     let log = |answer| Log::default().starts("sh x", 0, "Name of node 3: ").answers("Name of node 3: ", answer, "");
     let compared = log("web").compared(Some(log("api")), &[], "/srv");
@@ -367,13 +377,13 @@ fn last_line_is_compared_wherever_a_program_reads() {
 }
 
 #[test]
-fn lines_typed_at_once_into_a_program_are_named() {
+fn lines_typed_at_once_into_a_program_are_reported() {
     let log = |text| Log::default().starts("sh x", 0, "Install? ").answers("Install? ", text, "").runs("true", 0, "");
-    let says_so = |text| {
+    let reports_lines_at_once = |text| {
         let captured = log(text).captured(&[], "/srv");
         captured.guesses.iter().any(|guess| guess.guess.contains("lines at once"))
     };
-    assert!(says_so("y\nshop") && !says_so("y"));
+    assert!(reports_lines_at_once("y\nshop") && !reports_lines_at_once("y"));
 }
 
 #[test]
@@ -390,15 +400,15 @@ fn answer_is_typed_only_at_its_recorded_question() {
 
 #[test]
 fn client_wait_is_not_enough_if_every_word_counts() {
-    let asked = "Delete /tmp/old-build? [y/N] ";
+    let question = "Delete /tmp/old-build? [y/N] ";
     let log = |answer| {
-        let log = Log::default().starts("sh x", 0, asked).waits(r"\[y/N\]").answers(asked, answer, "");
+        let log = Log::default().starts("sh x", 0, question).waits(r"\[y/N\]").answers(question, answer, "");
         log.runs("true", 0, "").captured(&[], "/srv")
     };
     let patterns = |answer| crate::procedures::all(&log(answer), "pattern").join(" then ");
     assert_eq!(patterns("y"), r"\[y/N\] then ^Delete /tmp/old-build\? \[y/N\] *\Z");
     assert_eq!(patterns("a text"), r"\[y/N\] then ^Delete /tmp/old-build\? \[y/N\] *\Z");
-    // So it is for data.
+    // The same applies to data.
     for (pattern, recorded, answer) in [
         (": $", "Database: ", "shop"),
         ("backup", "Which backup: ", "shop"),
@@ -433,7 +443,7 @@ fn secret_is_typed_only_at_its_recorded_question() {
     }
 }
 
-/// The question in the first recording, in the second one, and a third one with whether the machine types the answer.
+/// Questions in two recordings and a later one, with true if the machine types the answer to the later one.
 #[test]
 fn differing_recordings_keep_their_common_words() {
     for (one, other, printed, goes_on) in [
@@ -467,8 +477,8 @@ fn value_is_searched_only_after_it_was_typed() {
     let patterns = pattern(database, &[("DB", "pg")]);
     assert_eq!(patterns, [r"^Database \(pg/sqlite\): *\Z", r"^User of {DB|regex}: *\Z"]);
     // The line that starts the program has it before.
-    let started = Log::default().starts("sh x pg", 0, "Drop pg? ").answers("Drop pg? ", "y", "");
-    assert_eq!(pattern(started, &[("DB", "pg")]), [r"^Drop {DB|regex}\? *\Z"]);
+    let started_with_value = Log::default().starts("sh x pg", 0, "Drop pg? ").answers("Drop pg? ", "y", "");
+    assert_eq!(pattern(started_with_value, &[("DB", "pg")]), [r"^Drop {DB|regex}\? *\Z"]);
     // The same for the text that a client waited for.
     let waited = Log::default().starts("sh x", 0, "a pg or b\n? ").waits("pg or b").answers("? ", "pg", "");
     assert_eq!(pattern(waited, &[("DB", "pg")])[0], "pg or b");

@@ -33,7 +33,7 @@ pub struct Moment {
     pub output: Option<String>,
 }
 
-/// Known facts of the machine and the person, to recognise them in texts.
+/// Known facts about the host and the person, to recognise them in texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownFacts {
     /// The home directory.

@@ -6,7 +6,7 @@
 
 use steplatch_workflow::substitute::literal;
 
-/// A variable, and the value that it replaces.
+/// A variable, with the value that it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     /// The typed or printed text.
@@ -220,7 +220,7 @@ mod tests {
     fn standalone_value_is_replaced() {
         let bindings = [binding("1.2", "version"), binding("1.2.3", "exact")];
         let shell = |text: &str| typed_template(text, &bindings, Use::Shell).0;
-        assert_eq!(shell("git tag r1.2 1.2rc"), "git tag r1.2 1.2rc", "a part of a word");
+        assert_eq!(shell("git tag r1.2 1.2rc"), "git tag r1.2 1.2rc", "a part of a word is not replaced");
         assert_eq!(shell("git tag v1.2"), "git tag v{version|sh}");
         assert_eq!(shell("git tag 1.2"), "git tag {version|sh}");
         assert_eq!(shell("echo '1.2' a-1.2 --x=1.2.3"), "echo {version|sh} a-{version|sh} --x={exact|sh}");

@@ -9,14 +9,14 @@ use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::OmittedInput;
 use crate::act::{Act, is_at_prompt, is_input, is_typed};
-use crate::ahead::{
-    is_question, keys_of, later_question, move_lines_to_prompt, split_inputs, without_answered_question,
-};
 use crate::drawing::{Entered, heading_index, is_open_question};
 use crate::effects::starts_with_stem;
 use crate::menu::{Menu, trimmed_lines};
 use crate::question::{LastRow, Leeway, is_frame, without_frame};
 use crate::session_log::{MASK, Moment, SessionLog};
+use crate::typed_ahead::{
+    input_keys, is_question, later_question, move_lines_to_prompt, split_inputs, without_answered_question,
+};
 
 /// An input, with its output and the state of the program after it.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub(crate) struct Turn {
     pub(crate) ending: Ending,
     /// Output up to the next input.
     pub(crate) printed: String,
-    /// Seconds until the end of the command, or of the last wait.
+    /// Time in seconds until the end of the command or of the last wait.
     pub(crate) elapsed: Option<f64>,
     /// The rows of the screen before the input, in a full-screen program.
     pub(crate) screen: Option<String>,
@@ -160,7 +160,7 @@ struct Reader<'r> {
     has_resized: bool,
     turns: Vec<Turn>,
     omitted_inputs: Vec<OmittedInput>,
-    /// Exit code of the last command that got input: `Some(None)` while it runs, `None` without such a command.
+    /// Exit code of the last command that received input: `Some(None)` while it runs, `None` without such a command.
     open_command: Option<Option<i32>>,
 }
 
@@ -199,7 +199,7 @@ impl Reader<'_> {
                 self.read_line(entry_index)
             }
             InputKind::Typed | InputKind::Attached | InputKind::Hidden => {
-                let act = act_of(input);
+                let act = input_act(input);
                 self.push_turn(entry_index, act);
                 entry_index + 1
             }
@@ -374,9 +374,9 @@ impl Reader<'_> {
             // A number that chooses an entry is not data.
             _ if matches!(menu, Menu::Printed(_)) => Leeway::Identifiers,
             (Ending::Question(line), Some(next)) => {
-                leeway_of(&act_of(next), &drawn_text(&menu).unwrap_or(line.clone()))
+                question_leeway(&input_act(next), &drawn_text(&menu).unwrap_or(line.clone()))
             }
-            (Ending::Screen(rows), Some(next)) => leeway_of(&act_of(next), rows),
+            (Ending::Screen(rows), Some(next)) => question_leeway(&input_act(next), rows),
             (Ending::Password(_), Some(_)) => Leeway::Identifiers,
             _ => Leeway::Data,
         };
@@ -401,13 +401,13 @@ impl Reader<'_> {
             elapsed: input.elapsed_time,
             screen: input.screen.clone(),
             at_prompt: is_at_prompt(input),
-            key_count: if self.is_imported { 0 } else { keys_of(input).map_or(0, |keys| keys.len()) },
+            key_count: if self.is_imported { 0 } else { input_keys(input).map_or(0, |keys| keys.len()) },
         });
     }
 
     /// Returns the menu from which the next input chooses an entry.
     fn menu_of_next_input(&self, entry_index: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
-        let act = act_of(next);
+        let act = input_act(next);
         match (ending, &next.screen) {
             (Ending::Screen(rows), _) => Menu::from_screen(rows, &next.highlighted, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
@@ -447,7 +447,7 @@ impl Reader<'_> {
 
     /// Returns the last row of the screen, if the program printed nothing after the input of an entry.
     fn silent_row(&self, entry_index: usize, printed: &str) -> Option<LastRow> {
-        let typed_text = |input: &InputRecord| match act_of(input) {
+        let typed_text = |input: &InputRecord| match input_act(input) {
             Act::Typed { text, .. } => text.trim().to_owned(),
             Act::Command { .. } | Act::Hidden { .. } => String::new(),
         };
@@ -543,7 +543,7 @@ fn question_before_cursor(line: &str, row: String) -> String {
     if is_moved { format!("{line}\t") } else { line.to_owned() }
 }
 
-/// Returns a line with blanks in place of tabs, up to the next multiple of eight columns.
+/// Returns a line with each tab replaced by spaces up to the next multiple of eight columns.
 fn expand_tabs(line: &str) -> Cow<'_, str> {
     if !line.contains('\t') {
         return Cow::Borrowed(line);
@@ -601,7 +601,7 @@ fn subject_index(lines: &[&str], question_row: &str) -> usize {
 /// Returns the permitted variation of a question in the next run. An answer with a digit, a path or an address is data,
 /// and its question may have other numbers. Any other word may mean yes or no in some language, and the meaning of an
 /// offered word or key depends on the whole question.
-fn leeway_of(answer: &Act, question: &str) -> Leeway {
+fn question_leeway(answer: &Act, question: &str) -> Leeway {
     let Act::Typed { text, .. } = answer else { return Leeway::Identifiers };
     let is_data = |line: &str| {
         let has_data_character = line.contains(|character: char| character.is_numeric() || "/@".contains(character));
@@ -650,8 +650,8 @@ impl Turn {
     /// Marks the answer to the question as data: it is the value of an argument.
     pub(crate) fn mark_answer_as_data(&mut self) {
         let (Ending::Question(question) | Ending::Screen(question)) = &self.ending else { return };
-        let drawn = drawn_text(&self.menu);
-        let question = drawn.as_ref().unwrap_or(question);
+        let drawn_question = drawn_text(&self.menu);
+        let question = drawn_question.as_ref().unwrap_or(question);
         if matches!(&self.menu, Menu::Printed(menu) if menu.is_numbered) {
             return;
         }
@@ -712,13 +712,13 @@ const SIGNAL_KEYS: [&str; 3] = ["ctrl-c", "ctrl-z", "ctrl-\\"];
 
 /// Returns whether an input consists of keys that signal a program.
 fn interrupts(input: &InputRecord) -> bool {
-    let Act::Typed { text, keys } = act_of(input) else { return false };
+    let Act::Typed { text, keys } = input_act(input) else { return false };
     text.is_empty() && !keys.is_empty() && keys.iter().all(|key| SIGNAL_KEYS.contains(&key.as_str()))
 }
 
 /// Returns whether an input is one line with Enter at its end.
 fn is_typed_line(input: &InputRecord) -> bool {
-    let Act::Typed { text, keys } = act_of(input) else { return false };
+    let Act::Typed { text, keys } = input_act(input) else { return false };
     text.ends_with(['\n', '\r']) || keys.last().is_some_and(|key| key == "enter" || key == "return")
 }
 
@@ -731,11 +731,11 @@ fn entered_line(input: &InputRecord) -> Option<Entered> {
     }
     // The answer follows its question, unless it is hidden.
     let row = input.row.as_deref().unwrap_or_default();
-    let is_entered = text.ends_with('\n') || matches!(act_of(input), Act::Hidden { entered: true, .. });
+    let is_entered = text.ends_with('\n') || matches!(input_act(input), Act::Hidden { entered: true, .. });
     is_entered.then(|| Entered { text: format!("{row}{line}"), row: Some(row.trim_end().to_owned()) })
 }
 
-fn act_of(input: &InputRecord) -> Act {
+fn input_act(input: &InputRecord) -> Act {
     match input.kind {
         InputKind::Hidden => {
             Act::Hidden { entered: !input.keys.is_empty(), row: input.row.clone().unwrap_or_default() }
@@ -764,10 +764,11 @@ fn mask_hidden_lines(text: &str, printed: &str) -> String {
     if !text.trim_end_matches('\n').contains('\n') {
         return text.to_owned();
     }
-    let without_blanks = |text: &str| text.chars().filter(|character| !character.is_whitespace()).collect::<String>();
-    let printed = without_blanks(printed);
+    let without_whitespace =
+        |text: &str| text.chars().filter(|character| !character.is_whitespace()).collect::<String>();
+    let printed = without_whitespace(printed);
     let line = |(index, line): (usize, &str)| {
-        let is_shown = index == 0 || printed.contains(&without_blanks(line));
+        let is_shown = index == 0 || printed.contains(&without_whitespace(line));
         if is_shown { line.to_owned() } else { format!("{MASK}{}", if line.ends_with('\n') { "\n" } else { "" }) }
     };
     text.split_inclusive('\n').enumerate().map(line).collect()
@@ -775,7 +776,7 @@ fn mask_hidden_lines(text: &str, printed: &str) -> String {
 
 /// Returns the text of an input, with a line end for Enter.
 fn edited_text(input: &InputRecord) -> String {
-    match act_of(input) {
+    match input_act(input) {
         Act::Typed { mut text, keys } => {
             if keys.iter().any(|key| key == "enter" || key == "return") {
                 text.push('\n');
@@ -811,18 +812,18 @@ mod tests {
         };
         let question = |printed| question_of_echo(&input, printed);
         assert_eq!(question("(p=0x0, n=41) at crash.c:2\n2\tint at()\n(gdb) print n\n$1 = 41\n(gdb) "), Some("(gdb) "));
-        assert_eq!(question("print n\n$1 = 41\n(gdb) print n\n"), None, "it waited");
-        assert_eq!(question("41\n$1 = 41\n"), None, "it echoes nothing");
+        assert_eq!(question("print n\n$1 = 41\n(gdb) print n\n"), None, "the program waited for the input");
+        assert_eq!(question("41\n$1 = 41\n"), None, "the output has no echo");
     }
 
     #[test]
-    fn ended_line_can_be_a_question() {
+    fn complete_line_can_be_a_question() {
         let line = |printed| asking_line(printed, false);
         assert_eq!(line("sh x\n1. a\nPick a number from 1 to 4\n").as_deref(), Some("Pick a number from 1 to 4\n"));
         assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
-        assert_eq!(line("Name:\n"), None, "the typed text");
+        assert_eq!(line("Name:\n"), None, "the line is the echo of the input");
         assert_eq!(line("sh x\nItems:\n   Enter the name:\n").as_deref(), Some("   Enter the name:\n"));
-        assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
+        assert_eq!(line("sh x\ncompiling\n"), None, "the program was still printing");
         // The last output of a program that reads input is its question.
         assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));
         assert_eq!(asking_line("sh x\n\n", true), None);
@@ -841,10 +842,10 @@ mod tests {
             ("Confirm the deletion of 3 rows with the code: ", "7781-x"),
         ] {
             let answer = Act::Typed { text: format!("{answer}\n"), keys: Vec::new() };
-            assert_eq!(leeway_of(&answer, question), Leeway::Identifiers, "{question}");
+            assert_eq!(question_leeway(&answer, question), Leeway::Identifiers, "{question}");
         }
         let answer = Act::Typed { text: "sda-1\n".to_owned(), keys: Vec::new() };
-        assert_eq!(leeway_of(&answer, "Which of 9 disks, as sda-12? "), Leeway::Data);
+        assert_eq!(question_leeway(&answer, "Which of 9 disks, as sda-12? "), Leeway::Data);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 const PLACEHOLDER: &str = "…";
 
 /// Returns an output without volatile text: identifiers (hashes, UUIDs, process ids, ports, names with random endings),
-/// temporary paths, times, durations, sizes with a unit, speeds, and repeated blanks.
+/// temporary paths, times, durations, sizes with a unit, speeds, and repeated spaces.
 #[must_use]
 pub fn remove_volatile_text(output: &str) -> String {
     output.trim().lines().map(normalise_line).collect::<Vec<_>>().join("\n")
@@ -58,11 +58,11 @@ fn normalise_word(words: &[&str], index: usize) -> String {
         || is_job(words, index)
         || is_uuid(core)
         // A larger number may have another unit.
-        || (is_unit(core) && is_number(value_of(before.trim_matches(is_delimiter))));
+        || (is_unit(core) && is_number(labelled_value(before.trim_matches(is_delimiter))));
     if is_volatile {
         return format!("{open}{PLACEHOLDER}{close}");
     }
-    let value = value_of(core);
+    let value = labelled_value(core);
     let label = core[..core.len() - value.len()].trim_end_matches(['=', ':']);
     if is_quantity(value) || (is_number(value) && (is_unit(after) || is_age(after, words.get(index + 2).copied()))) {
         return format!("{open}{}{PLACEHOLDER}{close}", &core[..core.len() - value.len()]);
@@ -74,7 +74,7 @@ fn normalise_word(words: &[&str], index: usize) -> String {
 }
 
 /// Returns the value after the name in a word such as `time=0.045`.
-fn value_of(word: &str) -> &str {
+fn labelled_value(word: &str) -> &str {
     word.rsplit(['=', ':']).next().unwrap_or(word)
 }
 
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expected_variation_is_not_a_difference() {
+    fn volatile_text_is_not_a_difference() {
         for (one, other) in [
             ("[main 1f3a9b2] fix", "[main 0e8d7c6] fix"),
             ("[main 1234567] fix", "[main 0e8d7c6] fix"),

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_action_of_the_language_is_simulated() {
-        let known = TerminalTools.tools().into_iter().chain(tool::OF_MACHINES.iter().map(|tool| (*tool).to_owned()));
+        let known = TerminalTools.tools().into_iter().chain(tool::MACHINE_TOOLS.iter().map(|tool| (*tool).to_owned()));
         let simulated: BTreeSet<String> = ACTIONS.into_iter().map(str::to_owned).collect();
         assert_eq!(simulated, known.collect());
         let (mut tools, mut random) = (BTreeSet::new(), Random::new(0));

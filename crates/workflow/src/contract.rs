@@ -81,7 +81,7 @@ impl ContractVariable {
     /// `{NAME}` works in all cases.
     #[must_use]
     pub fn is_exported(&self) -> bool {
-        self.export.unwrap_or(!self.secret) && is_of_environment(&self.name)
+        self.export.unwrap_or(!self.secret) && is_environment_variable(&self.name)
     }
 
     /// Returns the value of `export` in the declaration, if present.
@@ -111,7 +111,7 @@ pub(crate) fn typed_argument(document: &Value, name: &str, text: &str) -> Value 
 
 /// Returns whether a contract variable is also an environment variable: its name has no lower-case letters.
 #[must_use]
-pub fn is_of_environment(name: &str) -> bool {
+pub fn is_environment_variable(name: &str) -> bool {
     !name.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
@@ -145,7 +145,8 @@ impl Contract {
 
     /// Returns the names of the variables that are read from the shell.
     pub(crate) fn names_in_shell(&self) -> impl Iterator<Item = &str> {
-        let is_in_shell = |variable: &&ContractVariable| variable.from.is_none() && is_of_environment(&variable.name);
+        let is_in_shell =
+            |variable: &&ContractVariable| variable.from.is_none() && is_environment_variable(&variable.name);
         self.variables.iter().filter(is_in_shell).map(|variable| variable.name.as_str())
     }
 

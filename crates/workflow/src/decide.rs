@@ -542,7 +542,7 @@ impl<'a> DecisionBuilder<'a> {
         self.record_child_end(step, &outcome);
         let (outcome, found_nothing) = judge_outcome(&outcome, current, self.history.rules(), self.definition);
         let mut outcome = outcome.into_owned();
-        let items = self.history.items_of(name);
+        let items = self.history.items_in_state(name);
         let has_next_item = items.is_some_and(|items| items.continues_after(&outcome.result(name, tool, *limit)));
         self.items_ended = items.is_some() && !has_next_item;
         if let (Some(items), Outcome::Finished { result }, false) = (items, &mut outcome, has_next_item) {
@@ -700,7 +700,7 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Returns the items of a state in progress, unless its last item has ended.
     fn next_items(&self, name: &str) -> Option<&'a ItemLoop> {
-        self.history.items_of(name).filter(|_| !self.items_ended)
+        self.history.items_in_state(name).filter(|_| !self.items_ended)
     }
 
     /// Returns the item for the entry of a state with its variable, and true if the list is empty. Records the list at
@@ -751,7 +751,7 @@ impl<'a> DecisionBuilder<'a> {
     /// Records the end of the run that a step started, if that run began.
     fn record_child_end(&mut self, step: &StepId, outcome: &Outcome) {
         let Some(workflow) = self.history.child_of(step).map(str::to_owned) else { return };
-        let (end, error) = child::end_of(outcome);
+        let (end, error) = child::child_end(outcome);
         self.record(Event::ChildEnded { at: self.now, step: step.clone(), workflow, end, error });
     }
 
@@ -973,8 +973,8 @@ impl<L: Lookup> Lookup for Entering<'_, L> {
         item.or_else(|| self.visits.as_ref().filter(|_| name == VISITS)).or_else(|| self.before.get(name))
     }
 
-    fn is_of_shell(&self, name: &str) -> bool {
-        self.before.is_of_shell(name)
+    fn belongs_to_shell(&self, name: &str) -> bool {
+        self.before.belongs_to_shell(name)
     }
 
     fn has_paths(&self) -> bool {

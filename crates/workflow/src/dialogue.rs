@@ -125,7 +125,7 @@ impl Dialogue {
             }
         }
         if let Some(answer) = answers.last() {
-            put("input_text", self.text_of(answer, variables).into());
+            put("input_text", self.typed_text(answer, variables).into());
             put("since", answer.since.into());
             if !answer.keys.is_empty() {
                 put("keys", answer.keys.clone().into());
@@ -186,7 +186,7 @@ impl Dialogue {
         variables: &dyn Lookup,
     ) -> DialogueAnswer {
         let Rule { text, keys, secret, .. } = &self.rules[index];
-        let groups = match groups_of(when, turn_result) {
+        let groups = match match_groups(when, turn_result) {
             Some(Value::Object(groups)) => groups,
             _ => Map::new(),
         };
@@ -202,7 +202,7 @@ impl Dialogue {
     }
 
     /// Returns the text that an answer types.
-    fn text_of(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
+    fn typed_text(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
         match self.rules.get(answer.rule as usize) {
             // Enter follows a secret, as if a person typed it.
             Some(Rule { secret_name: Some(name), .. }) => {
@@ -281,7 +281,7 @@ impl Dialogue {
             let named_groups = answer.groups.iter().filter(|(name, _)| !groups::is_number(name));
             names.extend(named_groups.map(|(name, text)| (name.clone(), text.clone())));
         }
-        if let Some(Value::Object(groups)) = until.and_then(|until| groups_of(until, turn_result)) {
+        if let Some(Value::Object(groups)) = until.and_then(|until| match_groups(until, turn_result)) {
             names.extend(groups);
         }
         put("groups", names.into());
@@ -356,7 +356,7 @@ pub(crate) fn resolve_params(params: &Map<String, Value>, variables: &impl Looku
 }
 
 /// Returns the rules in the parameters of a dialogue, each with its index.
-fn rules_of(params: &Map<String, Value>) -> impl Iterator<Item = (usize, &Map<String, Value>)> {
+fn indexed_rules(params: &Map<String, Value>) -> impl Iterator<Item = (usize, &Map<String, Value>)> {
     let rules = params.get(RULES).and_then(Value::as_array).into_iter().flatten().enumerate();
     rules.filter_map(|(index, rule)| Some((index, rule.as_object()?)))
 }
@@ -371,10 +371,10 @@ pub(crate) fn is_answer(pointer: &str) -> bool {
 pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Lookup) -> Option<&'p str> {
     let unresolved_now = |value: &'p Value| substitute::unresolved(value, variables);
     let unresolved_later = |value: &'p Value| {
-        substitute::unresolved_except(value.as_str()?, variables, |root| is_of_question(params, root))
+        substitute::unresolved_except(value.as_str()?, variables, |root| comes_from_question(params, root))
     };
     let in_rules = || {
-        let mut keys = rules_of(params).flat_map(|(_, rule)| rule);
+        let mut keys = indexed_rules(params).flat_map(|(_, rule)| rule);
         keys.find_map(|(key, value)| if key == TYPE_KEY { unresolved_later(value) } else { unresolved_now(value) })
     };
     let mut others = params.iter().filter(|(name, _)| *name != RULES);
@@ -385,7 +385,7 @@ pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Loo
 
 /// Returns the names of the secrets that are answers, each with its pointer within the parameters.
 pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
-    rules_of(params).filter_map(|(index, rule)| {
+    indexed_rules(params).filter_map(|(index, rule)| {
         let name = rule.get(SECRET_KEY).and_then(Value::as_str).filter(|name| !matches!(*name, "true" | "false"))?;
         Some((format!("/{RULES}/{index}/{SECRET_KEY}"), name))
     })
@@ -394,13 +394,13 @@ pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = 
 /// Returns the texts of secret answers.
 pub(crate) fn secret_texts(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let is_secret = |rule: &Map<String, Value>| rule.get(SECRET_KEY).is_some_and(|one| *one == Value::Bool(true));
-    rules_of(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE_KEY)?.as_str())
+    indexed_rules(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE_KEY)?.as_str())
 }
 
 /// Returns the typed texts without a following key, each with its pointer within the parameters.
 pub(crate) fn texts_without_key(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
     let first = params.get("input_text").and_then(Value::as_str).map(|text| ("/input_text".to_owned(), text));
-    let answers = rules_of(params).filter(|(_, rule)| rule.get("press").is_none_or(Value::is_null));
+    let answers = indexed_rules(params).filter(|(_, rule)| rule.get("press").is_none_or(Value::is_null));
     let answers = answers.filter_map(|(index, rule)| {
         Some((format!("/{RULES}/{index}/{TYPE_KEY}"), rule.get(TYPE_KEY).and_then(Value::as_str)?))
     });
@@ -413,13 +413,13 @@ pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &str
         Value::Array(all) => all.iter().collect(),
         one => vec![one],
     });
-    rules_of(params).filter_map(|(_, rule)| rule.get("when")).chain(until).filter_map(Value::as_str)
+    indexed_rules(params).filter_map(|(_, rule)| rule.get("when")).chain(until).filter_map(Value::as_str)
 }
 
 /// Returns whether a placeholder in the text of an answer gets its value from the match of the question.
-pub(crate) fn is_of_question(params: &Map<String, Value>, root: &str) -> bool {
+pub(crate) fn comes_from_question(params: &Map<String, Value>, root: &str) -> bool {
     matches!(root, "match_text" | "groups")
-        || patterns(params).any(|when| groups::names_in(when).any(|name| name == root))
+        || patterns(params).any(|when| groups::group_names_in(when).any(|name| name == root))
 }
 
 /// The variables of an answer: the variables of the run, overridden by the match of the question.
@@ -441,8 +441,8 @@ impl Lookup for QuestionVariables<'_> {
         }
     }
 
-    fn is_of_shell(&self, name: &str) -> bool {
-        self.before.is_of_shell(name)
+    fn belongs_to_shell(&self, name: &str) -> bool {
+        self.before.belongs_to_shell(name)
     }
 
     fn has_paths(&self) -> bool {
@@ -460,7 +460,7 @@ fn times_used(answers: &[DialogueAnswer], rule: usize) -> usize {
 }
 
 /// Returns the groups of a turn's match as an object.
-fn groups_of(pattern: &str, turn_result: &Map<String, Value>) -> Option<Value> {
+fn match_groups(pattern: &str, turn_result: &Map<String, Value>) -> Option<Value> {
     groups::groups_of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), turn_result)
 }
 
@@ -513,7 +513,7 @@ mod tests {
             match dialogue.after(&answers, &rehearsed_turn(&patterns, text), &NoVariables) {
                 Next::Answer(answer) => answers.push(answer),
                 Next::Ended(result) => {
-                    return (answers.iter().map(|answer| dialogue.text_of(answer, &NoVariables)).collect(), result);
+                    return (answers.iter().map(|answer| dialogue.typed_text(answer, &NoVariables)).collect(), result);
                 }
             }
         }

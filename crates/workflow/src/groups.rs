@@ -54,7 +54,7 @@ pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &Val
 }
 
 /// Returns the names of the groups in the source of a pattern, which may have placeholders.
-pub(crate) fn names_in(source: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn group_names_in(source: &str) -> impl Iterator<Item = &str> {
     source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn group_names_are_read_from_a_pattern_with_placeholders() {
-        let names: Vec<_> = names_in("^{user} (?P<a>x)(?:y)(?P<b_1>{z})(?P=a)(?P<").collect();
+        let names: Vec<_> = group_names_in("^{user} (?P<a>x)(?:y)(?P<b_1>{z})(?P=a)(?P<").collect();
         assert_eq!(names, ["a", "b_1"]);
         let result = map(&json!({"groups": {"0": "x", "1": "y", "name": "y"}}));
         assert_eq!(named_groups(&result).collect::<Vec<_>>(), [("name", &json!("y"))]);

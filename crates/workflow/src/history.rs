@@ -368,7 +368,7 @@ pub(crate) struct Terminals {
     /// Terminals in the results of failed openings. No action works on them.
     failed: Vec<String>,
     /// Terminals that the branches of a `parallel` left open. Actions use them only by name.
-    of_branches: Vec<String>,
+    left_by_branches: Vec<String>,
     /// Steps with an unknown outcome that may have opened a terminal.
     unclaimed: Vec<StepId>,
 }
@@ -439,7 +439,7 @@ impl Terminals {
 
     /// Returns the terminals that the run closes at its end, and the steps that may have opened a terminal.
     pub(crate) fn to_close(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
-        (self.open.iter().chain(&self.failed).chain(&self.of_branches), &self.unclaimed)
+        (self.open.iter().chain(&self.failed).chain(&self.left_by_branches), &self.unclaimed)
     }
 
     fn add_open(&mut self, opened: String) {
@@ -556,7 +556,7 @@ impl History {
                 if self.rules().counts_visits() {
                     self.variables.set_visits(step.visit);
                 }
-                self.items.take_if(|items| !items.is_of(&step.place));
+                self.items.take_if(|items| !items.belongs_to(&step.place));
                 if let Some(items) = &mut self.items {
                     let name = items.name().to_owned();
                     if let Some(item) = items.begin_next() {
@@ -602,7 +602,7 @@ impl History {
                 self.waiting.remove(step);
                 if let (Some(number), Some(branches)) = (self.branch_number(step), &mut self.branches) {
                     branches.end(number, result.clone());
-                    self.terminals.of_branches.extend(left_open(result).map(str::to_owned));
+                    self.terminals.left_by_branches.extend(left_open(result).map(str::to_owned));
                 }
             }
             Event::Paused { at, by, above } => {
@@ -1119,8 +1119,8 @@ impl History {
     }
 
     /// Returns the item loop of a state, if it is in progress.
-    pub(crate) fn items_of(&self, state: &str) -> Option<&ItemLoop> {
-        self.items.as_ref().filter(|items| items.is_of(state))
+    pub(crate) fn items_in_state(&self, state: &str) -> Option<&ItemLoop> {
+        self.items.as_ref().filter(|items| items.belongs_to(state))
     }
 
     /// Returns the answers in the current step, if it is a dialogue.
@@ -1188,8 +1188,8 @@ impl History {
 
     /// Returns the ids of the terminals that this run or a run below opened and that may still be open.
     pub fn own_sessions(&self) -> impl Iterator<Item = &str> {
-        let Terminals { open, failed, of_branches, .. } = &self.terminals;
-        open.iter().chain(failed).chain(of_branches).map(String::as_str)
+        let Terminals { open, failed, left_by_branches, .. } = &self.terminals;
+        open.iter().chain(failed).chain(left_by_branches).map(String::as_str)
     }
 
     pub(crate) fn terminals(&self) -> &Terminals {

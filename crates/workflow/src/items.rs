@@ -93,7 +93,7 @@ impl ItemLoop {
     }
 
     /// Returns whether the loop belongs to this state.
-    pub(crate) fn is_of(&self, state: &str) -> bool {
+    pub(crate) fn belongs_to(&self, state: &str) -> bool {
         self.state == state
     }
 

@@ -44,7 +44,7 @@ pub use child_outcome::{
 };
 pub use condition::{Condition, ConditionError};
 pub use contract::{
-    Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, is_of_environment,
+    Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, is_environment_variable,
     workflow_signature,
 };
 pub use decide::{

@@ -22,7 +22,7 @@ pub trait Lookup {
     fn get(&self, name: &str) -> Option<&Value>;
 
     /// Returns whether the shell expands `${name}`, even if the variable has a value.
-    fn is_of_shell(&self, name: &str) -> bool {
+    fn belongs_to_shell(&self, name: &str) -> bool {
         let _ = name;
         false
     }
@@ -154,7 +154,7 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
         match piece {
             Piece::Text(text) | Piece::Escaped(text) => replaced.push_str(text),
             Piece::Variable { source, name, filter: None }
-                if replaced.ends_with('$') && variables.is_of_shell(name) =>
+                if replaced.ends_with('$') && variables.belongs_to_shell(name) =>
             {
                 replaced.push_str(source);
             }

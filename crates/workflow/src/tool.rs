@@ -48,7 +48,7 @@ pub const PARALLEL: &str = "parallel";
 pub const DIALOGUE: &str = "dialogue";
 
 /// The actions that every machine has, independent of the catalog.
-pub const OF_MACHINES: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW, PARALLEL];
+pub const MACHINE_TOOLS: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW, PARALLEL];
 
 /// The tools that call a node or a graph of nodes. Each limits its own time if it has a timeout.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];

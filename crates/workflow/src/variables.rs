@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::contract::is_of_environment;
+use crate::contract::is_environment_variable;
 use crate::groups;
 use crate::rules::Rules;
 use crate::substitute::{Lookup, SECRET};
@@ -79,7 +79,7 @@ impl Variables {
 
     /// Leaves `${NAME}` to the shell for these names, even if the run has a variable with the name.
     pub(crate) fn leave_to_shell<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
-        self.of_shell.extend(names.filter(|name| is_of_environment(name)).cloned());
+        self.of_shell.extend(names.filter(|name| is_environment_variable(name)).cloned());
     }
 
     /// Adds the defaults of arguments.
@@ -208,7 +208,7 @@ impl Lookup for Variables {
         self.get(name)
     }
 
-    fn is_of_shell(&self, name: &str) -> bool {
+    fn belongs_to_shell(&self, name: &str) -> bool {
         self.of_shell.contains(name)
     }
 
@@ -295,8 +295,8 @@ impl Lookup for After<'_> {
             .or_else(|| before.named.get(name))
     }
 
-    fn is_of_shell(&self, name: &str) -> bool {
-        self.before.is_of_shell(name)
+    fn belongs_to_shell(&self, name: &str) -> bool {
+        self.before.belongs_to_shell(name)
     }
 
     fn has_paths(&self) -> bool {

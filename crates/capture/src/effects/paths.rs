@@ -77,7 +77,7 @@ impl Directories {
         self.is_unknown = true;
     }
 
-    /// Returns the known places that a path may name. The flag is true if it may name any other place, too.
+    /// Returns the known places that a path may name, and true if it may also name other places.
     pub(super) fn locate(&self, path: &str) -> (BTreeSet<String>, bool) {
         let path = normalized(path);
         if path.starts_with(['/', '~']) {

@@ -76,7 +76,7 @@ const PROGRAM_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GI
 /// Names of shells.
 const SHELLS: &str = "sh bash dash zsh ksh mksh ash fish rbash";
 
-/// Returns whether a word begins with a stem of the list. A stem of two letters must be the whole word.
+/// Returns whether a word begins with a stem in the list. A stem of two letters must be the whole word.
 pub(crate) fn starts_with_stem(stems: &[&str], word: &str) -> bool {
     stems.iter().any(|stem| word.starts_with(stem) && (stem.len() > 2 || word == *stem))
 }
@@ -388,10 +388,10 @@ impl Judge {
         }
         let unversioned = name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
         let row = match name {
-            "tar" | "bsdtar" => Row::of_program(tar_mode(arguments)),
-            _ => Row::of_program(name).or_else(|| {
+            "tar" | "bsdtar" => Row::for_program(tar_mode(arguments)),
+            _ => Row::for_program(name).or_else(|| {
                 list_contains("python pypy perl ruby php lua", unversioned)
-                    .then(|| Row::of_program(unversioned))
+                    .then(|| Row::for_program(unversioned))
                     .flatten()
             }),
         };
@@ -426,7 +426,7 @@ impl Judge {
         if !parsed.is_known {
             self.record_effect(Unknown, command_line);
             // After an unknown option, a command may begin at any irreversible word.
-            let is_irreversible = |word: &str| Row::of_program(word).is_some_and(|row| row.effect == Irreversible);
+            let is_irreversible = |word: &str| Row::for_program(word).is_some_and(|row| row.effect == Irreversible);
             let starts = (0..arguments.len()).filter(|index| arguments[*index].fixed().is_some_and(is_irreversible));
             if row.runs_commands() {
                 starts.for_each(|start| self.judge_command(&arguments[start..], stdin));
@@ -698,7 +698,7 @@ impl Judge {
                 self.judge_command(&words, &Stdin::Unknown);
             }
             Meaning::Letter('r') => {
-                // The shell of the other machine reads the joined words and the standard input.
+                // The shell of the remote host reads the joined words and the standard input.
                 if matches!(stdin, Stdin::Unknown) || rest.iter().any(|word| !word.is_fixed) {
                     self.record_effect(Unknown, command_line);
                 }
@@ -969,13 +969,13 @@ const SHELL_BUILTINS: &str = "alias bg break case cd command continue declare do
 
 /// Returns whether a program reads database statements.
 pub(super) fn is_database_client(name: &str) -> bool {
-    Row::of_program(name).is_some_and(|row| row.input == Some(Input::Statements))
+    Row::for_program(name).is_some_and(|row| row.input == Some(Input::Statements))
 }
 
 /// Returns whether a program starts an interactive shell unless it gets a command.
 pub(super) fn opens_shell(name: &str) -> bool {
     let launchers = "docker podman nerdctl compose docker-compose kubectl oc vagrant lxc machinectl newgrp script";
-    list_contains(launchers, name) || Row::of_program(name).is_some_and(|row| row.input == Some(Input::Shell))
+    list_contains(launchers, name) || Row::for_program(name).is_some_and(|row| row.input == Some(Input::Shell))
 }
 
 /// Returns whether awk code prints to a file: `>` after `print`.

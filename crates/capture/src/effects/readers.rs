@@ -19,7 +19,7 @@ pub(super) struct OtherReadings {
 }
 
 impl OtherReadings {
-    pub(super) fn of_line(line: &str) -> Self {
+    pub(super) fn from_line(line: &str) -> Self {
         let nested = Scanner::scan(line, true);
         // History expansion does not parse nested commands: a single quote inside double quotes is literal.
         let flat = Scanner::scan(line, false);

@@ -154,7 +154,7 @@ impl Judge {
 
     /// Judges the parts of a typed line that other shells parse differently.
     fn judge_other_readings(&mut self, line: &str) {
-        let readings = OtherReadings::of_line(line);
+        let readings = OtherReadings::from_line(line);
         if readings.has_history_expansion || readings.has_ambiguous_quotes {
             self.record_effect(Effect::Unknown, line);
         }
@@ -409,7 +409,7 @@ impl Walker<'_, '_> {
         self.judge.directories = directories;
     }
 
-    /// Judges the commands of a loop. If they change the working directory, the next round starts in an unknown one.
+    /// Judges the commands of a loop. If they change the working directory, later iterations start in an unknown one.
     fn judge_loop_body(&mut self, body: &StmtSeq, stdin: &Stdin) {
         if changes_directory(body.span.slice(self.source)) {
             self.judge.directories.forget();

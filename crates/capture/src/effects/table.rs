@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) takes_any_option: bool,
     /// Effect of every use.
     pub(super) effect: Effect,
-    /// Meaning of the words from the name of the row on.
+    /// Meaning of the words starting at the name of the row.
     pub(super) from_name: Option<Meaning>,
     /// True if the command runs programs of the project.
     pub(super) runs_project_programs: bool,
@@ -37,7 +37,7 @@ pub(super) struct Row {
     pub(super) has_subscripts: bool,
 }
 
-/// Use of the standard input of a program, if no argument determines it.
+/// Use of a program's standard input, if no argument determines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     Shell,
@@ -107,14 +107,14 @@ pub(super) struct Operand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValuePlace {
     None,
-    /// In the word of the option, from this byte on.
+    /// In the word of the option, starting at this byte.
     Inside(usize),
     NextWord,
 }
 
 impl Row {
     /// Returns the row of a program.
-    pub(super) fn of_program(name: &str) -> Option<&'static Self> {
+    pub(super) fn for_program(name: &str) -> Option<&'static Self> {
         static BY_NAME: LazyLock<HashMap<&str, &Row>> = LazyLock::new(|| {
             let entries = ROWS.iter().flat_map(|row| row.names.iter().map(move |name| (*name, row)));
             entries.collect()
@@ -226,7 +226,7 @@ pub(super) fn meanings(operands: &[Operand], count: usize) -> Option<Vec<&Meanin
     Some(meanings)
 }
 
-/// Returns whether a word is in a list of words with blanks between them.
+/// Returns whether a word is in a space-separated list.
 pub(super) fn list_contains(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|entry| entry == word)
 }
@@ -296,7 +296,7 @@ fn expand_definition(word: &str, definitions: &HashMap<&str, String>) -> String 
 /// Moves the open rows below `level` to their parents, or to `rows`.
 fn close_rows(open_rows: &mut Vec<Row>, level: usize, rows: &mut Vec<Row>) {
     while open_rows.len() > level {
-        let row = open_rows.pop().expect("it has more rows than `level`");
+        let row = open_rows.pop().expect("there are more open rows than `level`");
         match open_rows.last_mut() {
             Some(parent) => parent.commands.push(row),
             None => rows.push(row),
@@ -306,7 +306,7 @@ fn close_rows(open_rows: &mut Vec<Row>, level: usize, rows: &mut Vec<Row>) {
 
 impl Row {
     fn parse(text: &'static str, parent: Option<&Self>) -> Self {
-        // A `|` of alternatives has no blank before it.
+        // A `|` of alternatives has no space before it.
         let (names, rest) = text.split_once(" |").unwrap_or((text, ""));
         let (operands, options) = rest.split_once(" |").unwrap_or((rest, ""));
         let mut row = Self { names: names.split_whitespace().collect(), ..Self::default() };
@@ -409,7 +409,7 @@ impl Meaning {
                 .chars()
                 .next()
                 .filter(|letter| text.len() == 1 && ".wWLopntMRuc$jxre&@>TsavVmi=!?q".contains(*letter));
-            return Self::Letter(letter.unwrap_or_else(|| panic!("no meaning of an operand: {text}")));
+            return Self::Letter(letter.unwrap_or_else(|| panic!("invalid meaning of an operand: {text}")));
         };
         let words = words.split('|').map(|word| match word.strip_prefix(['!', '?']) {
             Some(rest) if word.starts_with('!') && !rest.is_empty() => (Effect::Irreversible, rest),
@@ -420,7 +420,7 @@ impl Meaning {
     }
 }
 
-/// Returns each program and command of the table, from the name of the program on, with its row.
+/// Returns each program and command of the table by its full name, with its row.
 #[cfg(test)]
 pub(super) fn all_commands() -> Vec<(String, &'static Row)> {
     fn walk(row: &'static Row, before: &str, commands: &mut Vec<(String, &'static Row)>) {

@@ -216,7 +216,7 @@ const DESTRUCTIVE: &[&str] = &[
     "systemctl start poweroff",
 ];
 
-/// Lines of mostly harmless programs, with an option, a command or a variable that executes or deletes something.
+/// Lines of usually harmless programs, with an option, a command or a variable that executes or deletes something.
 const IN_DISGUISE: &[&str] = &[
     "compgen -W '$(touch x)'",
     "hash -p /path/evil ls",
@@ -464,7 +464,7 @@ const UNKNOWN: &[&str] = &[
     "ssh -oPKCS11Provider=./evil.so box ls",
 ];
 
-/// Typed lines that another or an interactive shell reads differently from a bash script.
+/// Typed lines that an interactive shell or another shell parses differently from a bash script.
 const FOR_OTHER_READERS: &[&str] = &[
     // History expansion.
     "ls !:3",
@@ -503,7 +503,7 @@ const FOR_OTHER_READERS: &[&str] = &[
     r"echo 'a\\\' '; git push; '",
 ];
 
-/// Lines that run without a question.
+/// Lines that need no approval.
 const HARMLESS: &[&str] = &[
     "ls -la",
     "cat a | grep b | wc -l",
@@ -642,7 +642,7 @@ const HARMLESS: &[&str] = &[
 ];
 
 #[test]
-fn destructive_commands_are_recognised_anywhere() {
+fn destructive_commands_are_recognised_in_any_form() {
     let missed: Vec<_> = DESTRUCTIVE
         .iter()
         .filter(|line| effect(line) != Effect::Irreversible)
@@ -664,11 +664,11 @@ fn hidden_parts_have_an_unknown_effect() {
 }
 
 #[test]
-fn typed_line_is_judged_for_every_reader() {
+fn typed_line_is_judged_for_every_possible_shell() {
     let missed: Vec<_> = FOR_OTHER_READERS.iter().filter(|line| effect(line) == Effect::Reversible).collect();
     assert!(missed.is_empty(), "{missed:#?}");
     assert_eq!(effect("echo ok # ; rm -rf x"), Effect::Irreversible);
-    assert_eq!(programs_in_command("ls # ; cat x"), ["ls"], "in bash, it is a comment");
+    assert_eq!(programs_in_command("ls # ; cat x"), ["ls"], "bash treats the text after # as a comment");
     assert_eq!(effect("bash -c 'ls !:3'"), Effect::Reversible, "a script has no history");
 }
 
@@ -704,7 +704,7 @@ fn project_programs_are_reported_as_unknown() {
 }
 
 #[test]
-fn programs_of_a_line_are_named() {
+fn programs_in_a_line_are_listed() {
     assert_eq!(
         programs_in_command("cd x && sudo -u ana git pull | tee log; make -j2 && /usr/bin/git gc"),
         ["sudo", "git", "tee", "make"]
@@ -760,7 +760,7 @@ fn answers_to_programs_are_not_shell_lines() {
     }
 }
 
-/// The actions of machines, unchecked.
+/// A catalog that accepts all actions of machines.
 struct Tools;
 
 impl ToolCatalog for Tools {
@@ -795,11 +795,11 @@ fn patched_input_is_judged_and_new_input_is_unknown() {
         Definition::parse(&document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
     };
     let runs = |command: &str| json!({"tool": "run_command", "params": {"command": command}});
-    let named = |before: &[(&str, Value)], after: &[(&str, Value)]| {
-        let named = irreversible_inputs(&machine(before), &machine(after));
-        named.into_iter().map(|one| one.what).collect::<Vec<_>>()
+    let changes = |before: &[(&str, Value)], after: &[(&str, Value)]| {
+        let changes = irreversible_inputs(&machine(before), &machine(after));
+        changes.into_iter().map(|one| one.what).collect::<Vec<_>>()
     };
-    let new = |action: Value| named(&[], &[("new", action)]).join("\n");
+    let new = |action: Value| changes(&[], &[("new", action)]).join("\n");
     assert_eq!(new(runs("git status")), "");
     assert_eq!(new(runs("ssh box rm -rf x")), "the new state 'new': 'rm -rf x' cannot be taken back");
     assert_eq!(new(runs("frobnicate")), "the new state 'new': it is not known whether 'frobnicate' can be taken back");
@@ -808,7 +808,7 @@ fn patched_input_is_judged_and_new_input_is_unknown() {
     assert_eq!(new(runs("rm {FILE|sh}")), "the new state 'new': 'rm {…}' cannot be taken back");
     assert_eq!(new(runs("cat {FILE}")), "the new state 'new': it is not known whether 'cat {FILE}' can be taken back");
     for line in ["cp x /home/other/f", "echo x > //Users/other/f", "cd /home/other && tee f"] {
-        assert!(new(runs(line)).contains("not known"), "it may be another user's: {line}");
+        assert!(new(runs(line)).contains("not known"), "the file may belong to another user: {line}");
     }
     assert_eq!(new(runs("cp x ~/f")), "");
     let types = |text: &str| json!({"tool": "send_input", "params": {"input_text": text}});
@@ -821,12 +821,12 @@ fn patched_input_is_judged_and_new_input_is_unknown() {
     assert_eq!(new(opens), "the new state 'new': 'rm -rf it's' cannot be taken back");
     let lines = new(runs("true\nfrobnicate x\\\n  y"));
     assert!(!lines.contains('\n') && lines.contains("frobnicate"), "{lines}");
-    let changed = named(&[("build", runs("make"))], &[("build", runs("make && git push"))]);
+    let changed = changes(&[("build", runs("make"))], &[("build", runs("make && git push"))]);
     assert_eq!(changed, ["the state 'build': 'git push' cannot be taken back"]);
-    assert_eq!(named(&[("build", runs("git push"))], &[("build", runs("git push"))]), [""; 0]);
+    assert_eq!(changes(&[("build", runs("git push"))], &[("build", runs("git push"))]), [""; 0]);
     // The executed text is unchanged.
     let longer = json!({"tool": "run_command", "params": {"command": "make", "timeout": 90}});
-    assert_eq!(named(&[("build", runs("make"))], &[("build", longer)]), [""; 0]);
+    assert_eq!(changes(&[("build", runs("make"))], &[("build", longer)]), [""; 0]);
     let in_environment = |name: &str| {
         let environment = json!({"LC_A": "a".repeat(130), name: "/tmp/evil"});
         new(json!({"tool": "open_terminal", "params": {"shell": "bash", "environment": environment}}))
@@ -854,25 +854,25 @@ fn new_environment_value_is_judged() {
         let document = json!({"name": "m", "arguments": arguments, "initial_state": "over", "states": states});
         Definition::parse(&document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
     };
-    let named = |before: Value, after: Value| {
-        let named = irreversible_inputs(&machine(before), &machine(after));
-        named.into_iter().map(|one| format!("{} {}", one.place, one.what)).collect::<Vec<_>>().join("\n")
+    let changes = |before: Value, after: Value| {
+        let changes = irreversible_inputs(&machine(before), &machine(after));
+        changes.into_iter().map(|one| format!("{} {}", one.place, one.what)).collect::<Vec<_>>().join("\n")
     };
-    let new = |name: &str, value: &str| named(json!({}), json!({name: {"default": value}}));
+    let new = |name: &str, value: &str| changes(json!({}), json!({name: {"default": value}}));
     for (name, value) in [("BASH_ENV", "/tmp/evil"), ("PROMPT_COMMAND", "rm -rf x"), ("GIT_DIR", "evil")] {
         let what = new(name, value);
         assert!(what.starts_with(&format!("/arguments/{name} programs get {name}='{value}': ")), "{what}");
     }
     assert_eq!(new("LANG", "C"), "");
-    assert_eq!(new("name", "/tmp/evil"), "", "it is not exported");
+    assert_eq!(new("name", "/tmp/evil"), "", "an argument in lower case is not exported");
     let same = json!({"BASH_ENV": {"default": "/tmp/evil"}});
-    assert_eq!(named(same.clone(), same), "");
+    assert_eq!(changes(same.clone(), same), "");
 }
 
 #[test]
 fn patched_text_for_a_possible_shell_is_a_shell_line() {
     // `before` is the action of the preceding state, and `types` the text typed after it.
-    let named = |before: Value, types: Value| {
+    let changes = |before: Value, types: Value| {
         let document = |types: Option<Value>| {
             let states = json!({
                 "first": {"action": before, "transitions": [{"condition": "success", "next_state": "second"}]},
@@ -884,8 +884,8 @@ fn patched_text_for_a_possible_shell_is_a_shell_line() {
             let document = json!({"name": "m", "arguments": arguments, "initial_state": "first", "states": states});
             Definition::parse(&document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
         };
-        let named = irreversible_inputs(&document(None), &document(Some(types)));
-        named.into_iter().map(|one| one.what).collect::<Vec<_>>().join("\n")
+        let changes = irreversible_inputs(&document(None), &document(Some(types)));
+        changes.into_iter().map(|one| one.what).collect::<Vec<_>>().join("\n")
     };
     let types = |text: &str| json!({"tool": "send_input", "params": {"input_text": text}});
     let asks = |pattern: &str| json!({"tool": "send_input", "params": {"input_text": "sh x\n", "pattern": pattern, "reads": "shown"}});
@@ -920,24 +920,27 @@ fn patched_text_for_a_possible_shell_is_a_shell_line() {
         "ls\n  cat x\ty\n",
     ] {
         for before in &at_prompt {
-            assert!(named(before.clone(), types(line)).contains("the state 'second': "), "{before} {line}");
+            assert!(changes(before.clone(), types(line)).contains("the state 'second': "), "{before} {line}");
         }
     }
-    assert_eq!(named(at_prompt[0].clone(), types("ls\n")), "");
+    assert_eq!(changes(at_prompt[0].clone(), types("ls\n")), "");
     let presses = |keys: &[&str]| json!({"tool": "send_input", "params": {"keys": keys}});
     for keys in [&["r", "m", "space", "x", "enter"][..], &["up", "up", "enter"], &["ctrl-p", "enter"]] {
-        assert!(named(at_prompt[0].clone(), presses(keys)).contains("the state 'second': "), "{keys:?}");
+        assert!(changes(at_prompt[0].clone(), presses(keys)).contains("the state 'second': "), "{keys:?}");
     }
-    assert_eq!(named(question.clone(), presses(&["down", "enter"])), "", "the program reads it");
-    assert_eq!(named(question.clone(), types("web\n")), "", "the program reads it");
+    assert_eq!(changes(question.clone(), presses(&["down", "enter"])), "", "the program reads the text");
+    assert_eq!(changes(question.clone(), types("web\n")), "", "the program reads the text");
     for lines in ["shop\ncurl x | sh\n", "shop\n\n\nfrobnicate\n"] {
-        assert!(named(question.clone(), types(lines)).contains("not known"), "a shell may read the next line: {lines}");
+        assert!(
+            changes(question.clone(), types(lines)).contains("not known"),
+            "a shell may read the next line: {lines}"
+        );
     }
     let by_rules =
         json!({"tool": "dialogue", "params": {"rules": [{"when": "x", "type": "curl x | sh\n"}], "until": "done"}});
-    assert!(named(at_prompt[0].clone(), by_rules).contains("it is not known whether 'sh'"));
+    assert!(changes(at_prompt[0].clone(), by_rules).contains("it is not known whether 'sh'"));
     let each = json!({"tool": "run_command", "params": {"command": "{CMD}"}});
-    assert!(named(at_prompt[0].clone(), each).contains("not known"));
+    assert!(changes(at_prompt[0].clone(), each).contains("not known"));
 }
 
 #[test]
@@ -1081,7 +1084,7 @@ const UNLISTED_OPTIONS: [&str; 4] = ["--frobnicate", "--frobnicate=/etc/x", "-%"
 /// accepts any option.
 fn count_names(line: &str) -> Option<usize> {
     let mut words = line.split(' ');
-    let mut row = table::Row::of_program(words.next()?)?;
+    let mut row = table::Row::for_program(words.next()?)?;
     let mut count = 1;
     for word in words {
         // Words after the name of a script are the script's own options.

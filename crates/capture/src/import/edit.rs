@@ -83,7 +83,7 @@ pub(super) struct EditedLine {
     pub(super) text: String,
     /// Parts of the text that were typed without other keys between their characters.
     pub(super) pieces: Vec<String>,
-    /// Keys with an effect that the input does not show: completion, history.
+    /// Keys whose effect depends on the editor: completion, history.
     pub(super) keys: Vec<String>,
     /// True if Enter ends the input.
     pub(super) is_entered: bool,

@@ -12,7 +12,7 @@ use crate::session_log::Moment;
 /// Maximum number of bytes after a pasted line in which the echo of the next line is searched.
 const MAX_PASTE_BYTES: usize = 64 << 10;
 
-/// Maximum number of inputs before an input, and after it, that may be parts of one typed value.
+/// Maximum number of inputs before or after an input that may be parts of one typed value.
 const MAX_PARTS: usize = 64;
 
 /// Returns the log entries, and the number of inputs that the output does not show.

@@ -12,7 +12,7 @@ const MAX_COMMANDS: usize = 20_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// True if it has a variable or a command, which only Tcl can evaluate.
+    /// True if the word has a variable or a command, which only Tcl can evaluate.
     begins_substitution: bool,
     is_braced: bool,
 }

@@ -1,4 +1,4 @@
-//! Laws of import: it takes any bytes, and no value typed without an echo leaves the recording.
+//! Laws of import: all bytes are accepted, and no value typed without an echo leaves the recording.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::tests::import_timeline;
 use super::{ScriptLogs, Timeline, TimelineEvent, expect_script, script_recording};
 use crate::{CaptureRequest, Golden, KnownFacts, capture};
 
-/// Characters that occur in no other text of a dialogue, so that a search can find a value anywhere.
+/// Characters that no other text of a dialogue contains, so that a search finds only values.
 const SIGNS: &str = "[QWXZ789]{4,12}";
 
 /// Echo of typed text by a program.
@@ -41,7 +41,7 @@ struct Entry {
     value: String,
     shown: Shown,
     typing: Typing,
-    /// The program prints the value again, though it did not show it.
+    /// True if the program prints the value later, although it showed no echo.
     is_printed: bool,
     in_full_screen: bool,
 }
@@ -125,7 +125,7 @@ fn recording(entries: &[Entry]) -> Timeline {
 }
 
 /// Returns whether the output of a recording contains a value, which is then visible to all viewers.
-fn stands_in_output(timeline: &Timeline, value: &str) -> bool {
+fn is_in_output(timeline: &Timeline, value: &str) -> bool {
     let output =
         |event: &TimelineEvent| if let TimelineEvent::Output(text) = event { Some(text.clone()) } else { None };
     timeline.events.iter().filter_map(|(_, event)| output(event)).collect::<String>().contains(value)
@@ -141,7 +141,7 @@ proptest! {
             .map(|entry| entry.value.clone())
             .filter(|value| !entries.iter().any(|other| other.shown == Shown::Whole && other.value.contains(value.as_str())))
             .collect();
-        let printed: Vec<bool> = hidden.iter().map(|value| stands_in_output(&timeline, value)).collect();
+        let printed: Vec<bool> = hidden.iter().map(|value| is_in_output(&timeline, value)).collect();
         let imported = import_timeline("x", timeline);
         let log = serde_json::to_string(&imported).unwrap();
         let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_imported(bytes in prop::collection::vec(any::<u8>(), 0..2000), cut in 0_usize..2000) {
+    fn any_bytes_are_accepted(bytes in prop::collection::vec(any::<u8>(), 0..2000), cut in 0_usize..2000) {
         let text = String::from_utf8_lossy(&bytes);
         let (timing, output) = bytes.split_at(cut.min(bytes.len()));
         let timing = format!("H 0 COMMAND sh\n{}", String::from_utf8_lossy(timing));

@@ -17,7 +17,7 @@ enum Escape {
     Started,
     /// A control sequence, with its parameters.
     Control(String),
-    /// A text for the terminal, up to BEL or ST.
+    /// A string for the terminal, up to BEL or ST.
     Text {
         after_escape: bool,
     },

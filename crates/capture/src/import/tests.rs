@@ -56,15 +56,15 @@ impl RecordedScreen for Rows {
 
 const SIZE: steplatch_terminal::Size = steplatch_terminal::Size { cols: 80, rows: 24 };
 
-/// Imports events one second apart.
+/// Imports events that are one second apart.
 fn import_events<const COUNT: usize>(events: [TimelineEvent; COUNT]) -> ImportedRecording {
     let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
     import_timeline("x", Timeline { events, ..Timeline::default() })
 }
 
 /// Returns the texts of the inputs of a kind.
-fn texts_of(read: &ImportedRecording, kind: InputKind) -> Vec<&str> {
-    let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(|input| input.kind == kind);
+fn input_texts(imported: &ImportedRecording, kind: InputKind) -> Vec<&str> {
+    let inputs = imported.log.moments.iter().map(|moment| &moment.input).filter(|input| input.kind == kind);
     inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect()
 }
 
@@ -80,9 +80,9 @@ fn entries(imported: &ImportedRecording) -> Vec<(InputKind, &str, Option<&str>)>
 
 #[test]
 fn autoexpect_script_is_imported() {
-    let read = import_timeline("ask.exp", expect_script(SCRIPT).unwrap());
+    let imported = import_timeline("ask.exp", expect_script(SCRIPT).unwrap());
     assert_eq!(
-        entries(&read),
+        entries(&imported),
         [
             (InputKind::Typed, "prompt", Some("bash ask.sh\n")),
             (InputKind::Entered, "prompt", Some("bash ask.sh")),
@@ -91,14 +91,18 @@ fn autoexpect_script_is_imported() {
             (InputKind::Typed, "program", Some("y\n")),
         ]
     );
-    assert_eq!(read.log.shell, "bash");
+    assert_eq!(imported.log.shell, "bash");
     assert!(
-        read.undecided.iter().any(|one| one.contains("without the options of 'bash --norc'")),
+        imported.undecided.iter().any(|one| one.contains("without the options of 'bash --norc'")),
         "{:?}",
-        read.undecided
+        imported.undecided
     );
-    assert!(read.undecided[0].starts_with("line 23 of the script ('send …') is not supported"), "{:?}", read.undecided);
-    let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
+    assert!(
+        imported.undecided[0].starts_with("line 23 of the script ('send …') is not supported"),
+        "{:?}",
+        imported.undecided
+    );
+    let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
     let definition = captured.definition.to_string();
     assert!(!definition.contains("hunter2x") && definition.contains(r#""PASSWORD":{"#), "{definition}");
     assert!(captured.guesses.iter().all(|guess| guess.reason.contains("lower trust")));
@@ -108,9 +112,9 @@ fn autoexpect_script_is_imported() {
 fn script_that_waits_for_last_lines_only_has_no_echo() {
     let script = "spawn sqlite3 a.db\nexpect -exact \"sqlite> \"\nsend -- \"select 1;\\r\"\nexpect -exact \"sqlite> \"\n\
                   send -- \".quit\\r\"\nexpect eof\n";
-    let read = import_timeline("x", expect_script(script).unwrap());
+    let imported = import_timeline("x", expect_script(script).unwrap());
     assert_eq!(
-        entries(&read),
+        entries(&imported),
         [
             (InputKind::Typed, "prompt", Some("sqlite3 a.db\n")),
             (InputKind::Entered, "prompt", Some("sqlite3 a.db")),
@@ -131,21 +135,21 @@ fn script_recording_is_imported() {
         output: b"Script started on x\n$ echo a\r\na\r\n$ ",
         input: Some(b"Script started on x\necho a\r\x04"),
     };
-    let read = import_timeline("t.log", script_recording(timing, logs));
+    let imported = import_timeline("t.log", script_recording(timing, logs));
     assert_eq!(
-        entries(&read),
+        entries(&imported),
         [
             (InputKind::Typed, "prompt", Some("echo a\n")),
             (InputKind::Entered, "prompt", Some("echo a")),
             (InputKind::Resize, "", None),
         ]
     );
-    assert_eq!(read.log.moments[1].output.as_deref(), Some("a"));
-    assert_eq!(read.omitted_inputs.len(), 1);
+    assert_eq!(imported.log.moments[1].output.as_deref(), Some("a"));
+    assert_eq!(imported.omitted_inputs.len(), 1);
 }
 
 #[test]
-fn lines_are_as_finally_shown_by_the_terminal() {
+fn lines_have_their_final_form() {
     let mut lines = Lines::default();
     lines.write_text(
         "a\rbc\x1b[31md\x1b[0m\x1b]0;title\x07\r\n10%\r100%\r\n\x1b[?1049hhidden\r\n\x1b[?1049l> wrong\x08\x08\x1b[K",
@@ -169,9 +173,9 @@ fn secret_appears_in_no_text() {
         event("ls\r", true),
         event("ls\r\nana@mill:/etc$ ", false),
     ];
-    let read = import_timeline("x", Timeline { events, ..Timeline::default() });
-    assert!(!serde_json::to_string(&read).unwrap().contains("abc-123"), "{read:#?}");
-    assert_eq!(entries(&read)[3], (InputKind::Typed, "prompt", Some("ls\n")));
+    let imported = import_timeline("x", Timeline { events, ..Timeline::default() });
+    assert!(!serde_json::to_string(&imported).unwrap().contains("abc-123"), "{imported:#?}");
+    assert_eq!(entries(&imported)[3], (InputKind::Typed, "prompt", Some("ls\n")));
 }
 
 /// Returns entries that alternate between output and input, beginning with a prompt.
@@ -185,12 +189,12 @@ fn dialogue(parts: &[&str]) -> ImportedRecording {
     import_timeline("x", Timeline { events, ..Timeline::default() })
 }
 
-/// A text is shown if the output contains it as a whole at its position; otherwise it is hidden.
+/// An input is shown if the output contains all of it at its position; otherwise it is hidden.
 #[test]
 fn input_missing_from_output_is_hidden() {
     let texts = |parts: &[&str]| {
-        let read = dialogue(parts);
-        let inputs = read.log.moments.into_iter().map(|moment| moment.input);
+        let imported = dialogue(parts);
+        let inputs = imported.log.moments.into_iter().map(|moment| moment.input);
         let inputs = inputs.filter(|input| matches!(input.kind, InputKind::Typed | InputKind::Hidden));
         inputs.map(|input| input.text.unwrap_or_else(|| "?".to_owned())).collect::<Vec<_>>()
     };
@@ -215,11 +219,11 @@ fn input_missing_from_output_is_hidden() {
     assert_eq!(at_prompt("mke\x1b[D\x1b[Da\r", "make\r\nana$ "), "make\n");
     assert_eq!(at_prompt("wrong\x15ls -l\x7fa\r", "ls -a\r\nana$ "), "ls -a\n");
     assert_eq!(at_prompt("\x1b[200~make\x1b[201~\x1b[3;1R\r", "make\r\nana$ "), "make\n");
-    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "not a prompt");
+    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "the row is not a prompt");
     assert_eq!(at_prompt("hun\x1b[Dter2\r", "hun\r\nana$ "), "?");
-    assert_eq!(ask("in\x1b[A\r", "invalid\r\n"), "?", "a part of a word, with a key");
+    assert_eq!(ask("in\x1b[A\r", "invalid\r\n"), "?", "the echo is part of a word, with a key in the input");
     let before = texts(&["ana$ ", "one\r", "one\r\nblue\r\nKey: ", "red\rblue\r", "\r\n\r\n"]);
-    assert_eq!(before, ["one\n", "?", "?"], "printed before it was typed");
+    assert_eq!(before, ["one\n", "?", "?"], "the text was printed before it was typed");
     let pasted = "one\rhunter2\rtwo\r";
     assert_eq!(texts(&["ana$ ", pasted, "one\r\n\r\nana$ two\r\nana$ "]), ["one\n", "?", "two\n"]);
 }
@@ -252,8 +256,8 @@ fn full_screen_program_is_imported() {
         "\r",
         "\x1b[?1049l\r\nhunter2 is set\r\nana$ ",
     ];
-    let read = dialogue(&parts);
-    let moments = read.log.moments[2..].iter().filter(|moment| moment.input.kind != InputKind::Wait);
+    let imported = dialogue(&parts);
+    let moments = imported.log.moments[2..].iter().filter(|moment| moment.input.kind != InputKind::Wait);
     let inputs: Vec<String> = moments
         .map(|moment| {
             let input = &moment.input;
@@ -262,8 +266,8 @@ fn full_screen_program_is_imported() {
         })
         .collect();
     assert_eq!(inputs, ["anna\n", "?", "tab,enter", "jjjddihello", "escape", ":wq\n"]);
-    assert!(!serde_json::to_string(&read).unwrap().contains("hunter2"));
-    assert_eq!(read.undecided.len(), 1, "{:?}", read.undecided);
+    assert!(!serde_json::to_string(&imported).unwrap().contains("hunter2"));
+    assert_eq!(imported.undecided.len(), 1, "{:?}", imported.undecided);
 }
 
 #[test]
@@ -296,9 +300,9 @@ fn shell_with_a_file_is_a_program() {
         let script = format!(
             "spawn {spawned}\nexpect -exact \"Name? \"\nsend -- \"bob\\r\"\nexpect -exact \"bob\r\nhello\r\n\"\nexpect eof\n"
         );
-        let read = import_timeline("x", expect_script(&script).unwrap());
-        let first = entries(&read)[0];
-        assert_eq!((read.log.shell.as_str(), first.2), (opened, started.or(Some("bob\n"))), "{spawned}");
+        let imported = import_timeline("x", expect_script(&script).unwrap());
+        let first = entries(&imported)[0];
+        assert_eq!((imported.log.shell.as_str(), first.2), (opened, started.or(Some("bob\n"))), "{spawned}");
         let timeline = Timeline { command: spawned.replace(['{', '}'], "'"), ..Timeline::default() };
         let shell =
             import_recording("x", timeline, &mut Rows { replay: steplatch_terminal::Replay::new(SIZE) }).log.shell;
@@ -330,12 +334,12 @@ fn resize_does_not_end_a_line() {
         input("b\r"),
         output("b\r\nana$ "),
     ];
-    let read = import_events(events);
-    let typed = |kind: InputKind| texts_of(&read, kind);
-    assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{read:#?}");
-    assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"]);
-    assert_eq!(typed(InputKind::Resize).len(), 4);
-    let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
+    let imported = import_events(events);
+    let texts = |kind: InputKind| input_texts(&imported, kind);
+    assert_eq!(texts(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{imported:#?}");
+    assert_eq!(texts(InputKind::Entered), ["touch hi", "ask"]);
+    assert_eq!(texts(InputKind::Resize).len(), 4);
+    let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
     let states = captured.definition["states"].to_string();
     assert!(states.contains("\"touch hi\"") && states.contains("bob\\n"), "{states}");
 }
@@ -365,14 +369,14 @@ fn terminal_report_within_a_line_is_ignored() {
             input("b\r"),
             output("b\r\nana$ "),
         ];
-        let read = import_events(events);
-        let typed = |kind: InputKind| texts_of(&read, kind);
-        assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{report:?} {read:#?}");
-        assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"], "{report:?}");
+        let imported = import_events(events);
+        let texts = |kind: InputKind| input_texts(&imported, kind);
+        assert_eq!(texts(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{report:?} {imported:#?}");
+        assert_eq!(texts(InputKind::Entered), ["touch hi", "ask"], "{report:?}");
     }
 }
 
-/// Guards against quadratic cost in the number of lines: this test would not end.
+/// Guards against quadratic cost in the number of lines, with which this test would not end.
 #[test]
 fn script_of_eight_thousand_lines_is_captured() {
     type Question = fn(usize) -> String;
@@ -390,9 +394,9 @@ fn script_of_eight_thousand_lines_is_captured() {
         let script: String =
             std::iter::once("spawn ./install.sh\n".to_owned()).chain((0..2000).map(question)).collect();
         assert!(script.lines().count() >= 8000);
-        let read = import_timeline("x", expect_script(&script).unwrap());
-        assert_eq!(read.log.moments.len(), 2002, "{kind}");
-        let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
+        let imported = import_timeline("x", expect_script(&script).unwrap());
+        assert_eq!(imported.log.moments.len(), 2002, "{kind}");
+        let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
         assert!(captured.is_incomplete && captured.undecided[0].contains("at most 100 states"), "{kind}");
     }
 }
@@ -405,9 +409,9 @@ fn send_of_three_megabytes_is_imported() {
     for (kind, sent) in [("lines", large.clone()), ("one line", large.replace("\\r", "") + "\\r")] {
         let script = format!("spawn ./install.sh\nexpect -exact \"Text: \"\nsend -- \"{sent}\"\nexpect eof\n");
         assert!(script.len() > 3 << 20, "{kind}");
-        let read = import_timeline("x", expect_script(&script).unwrap());
-        assert!((90..=4097).contains(&read.log.moments.len()), "{kind}: {}", read.log.moments.len());
-        let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
+        let imported = import_timeline("x", expect_script(&script).unwrap());
+        assert!((90..=4097).contains(&imported.log.moments.len()), "{kind}: {}", imported.log.moments.len());
+        let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
         assert!(captured.is_incomplete && captured.undecided[0].contains("at most 100 states"), "{kind}");
     }
 }
@@ -416,8 +420,8 @@ fn send_of_three_megabytes_is_imported() {
 fn script_without_echo_shows_only_commands() {
     let script = "spawn bash\nexpect -exact \"$ \"\nsend -- \"login\\r\"\nexpect -exact \"Key: \"\nsend -- \"abc-123\\r\"\n\
                   set key hunter2\nexpect -exact \"$ \"\nsend -- \"ls\\r\"\n";
-    let read = import_timeline("x", expect_script(script).unwrap());
-    let text = serde_json::to_string(&read).unwrap();
+    let imported = import_timeline("x", expect_script(script).unwrap());
+    let text = serde_json::to_string(&imported).unwrap();
     assert!(!text.contains("abc-123") && !text.contains("hunter2") && text.contains("login"), "{text}");
-    assert!(read.undecided[0].contains("without -p"), "{:?}", read.undecided);
+    assert!(imported.undecided[0].contains("without -p"), "{:?}", imported.undecided);
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | a number that is not an ordinal | any number | itself |
 //! | the name of a month or a day, in a date | any such name | itself |
-//! | the name of this machine, or of its user before an `@` | a name | itself |
+//! | the name of the host, or of its user before an `@` | a name | itself |
 //! | a key's fingerprint, `SHA256:…` | any fingerprint | itself |
 //! | a hexadecimal identifier of seven digits or more, or a UUID | one of the same length, with a digit and a letter | the same |
 //! | a random part of a name in a temporary directory | as many letters and digits, with one of each | the same |
@@ -34,7 +34,7 @@ const NUMBER: &str = r"\d+";
 /// The pattern of a number that had decimals.
 const DECIMAL: &str = r"\d+(?:\.\d+)?";
 
-/// The pattern of the name of a machine or a user.
+/// The pattern of the name of a host or a user.
 const NAME: &str = r"[\w.-]+";
 
 /// The pattern of the fingerprint of a key.
@@ -127,7 +127,7 @@ pub(super) fn generalise(text: &str, facts: &KnownFacts, leeway: Leeway) -> Stri
     pattern
 }
 
-/// Replaces each word of a pattern that differs in two recordings by its class.
+/// Replaces each word of a pattern that differs in two recordings with its class.
 pub(crate) fn replace_varying_words(pattern: String, facts: &KnownFacts) -> String {
     let replace = |pattern: String, (word, other): &(String, String)| {
         crate::template::replace_word(&pattern, &escape(word), &common_class(word, other))
@@ -232,12 +232,12 @@ fn word_pattern(word: &str, facts: &KnownFacts, leeway: Leeway) -> String {
     // A character at the end of a prompt or a sentence is not part of a varying name.
     let end = core.trim_end_matches(['#', '$', '%', '>', ':', '~', '.']).len();
     let (name, end) = core.split_at(end);
-    let class = class_of(name, facts, leeway).unwrap_or_else(|| generalise_numbers(name, leeway));
+    let class = word_class(name, facts, leeway).unwrap_or_else(|| generalise_numbers(name, leeway));
     format!("{}{class}{}{}", escape(before), generalise_numbers(end, leeway), escape(after))
 }
 
 /// Returns the class pattern of a word that varies between runs.
-fn class_of(word: &str, facts: &KnownFacts, leeway: Leeway) -> Option<String> {
+fn word_class(word: &str, facts: &KnownFacts, leeway: Leeway) -> Option<String> {
     if let Some(class) = hexadecimal_pattern(word) {
         return Some(class);
     }
@@ -275,7 +275,7 @@ fn host_or_user_pattern(word: &str, facts: &KnownFacts) -> Option<String> {
     Some(format!("{}{rest}", if user.is_empty() { "" } else { NAME }))
 }
 
-/// Minimum length of a host name that is replaced.
+/// Minimum length of a host name for its replacement.
 const MIN_HOST_BYTES: usize = 3;
 
 /// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID: any of the same length and case, with a

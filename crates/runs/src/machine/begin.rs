@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_library::Signature;
 use steplatch_protocol::{EngineKind, RerunInfo};
-use steplatch_workflow::{Definition, InvalidVariables, RecordedPart, Start, is_of_environment, secret_variable};
+use steplatch_workflow::{Definition, InvalidVariables, RecordedPart, Start, is_environment_variable, secret_variable};
 
 use super::run::MachineRun;
 use crate::definition_source::DefinitionSource;
@@ -69,7 +69,7 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
 
 /// Returns the value of an argument in a caller's environment.
 fn inherited_value<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
-    if !is_of_environment(name) {
+    if !is_environment_variable(name) {
         return None;
     }
     // A program that starts another one in a directory often leaves its own `PWD` in the environment.

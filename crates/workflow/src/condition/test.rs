@@ -235,11 +235,12 @@ impl Test {
                 let without_newlines = expected.as_str().map(|text| Value::from(text.trim_end_matches('\n')));
                 let is_output = field == tool::OUTPUT && ending.trimmed_output().is_some();
                 let expected = without_newlines.filter(|_| is_output).unwrap_or(expected);
-                (is_equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
+                (is_equal(result_field(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
             }
             Self::FieldContains { field, text } => {
                 let expected = substitute::text(text, variables);
-                let actual = field_of(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
+                let actual =
+                    result_field(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
                 // The command also printed the newline at the end of the last line.
                 let newline =
                     ending.trimmed_output().filter(|_| field == tool::OUTPUT).map(|_| "\n").unwrap_or_default();
@@ -303,7 +304,7 @@ impl PatternText {
 }
 
 /// Returns a field of a result. A name with dots that is not a field is a path into objects and lists.
-fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+fn result_field<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     result.get(path).or_else(|| {
         let (first, rest) = path.split_once('.')?;
         value_at_path(result.get(first)?, rest)
@@ -349,7 +350,8 @@ mod tests {
             (json!({"a.b": 1, "a": {"b": 2}}), "a.b", json!(1), true),
             (json!({"a": 1}), "a.b.c", json!(1), false),
         ] {
-            let actual = field_of(result.as_object().expect("the value is an object"), field).unwrap_or(&Value::Null);
+            let actual =
+                result_field(result.as_object().expect("the value is an object"), field).unwrap_or(&Value::Null);
             assert_eq!(is_equal(actual, &expected), holds, "{field} of {result} equals {expected}");
         }
     }

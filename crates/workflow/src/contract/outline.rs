@@ -12,7 +12,7 @@ pub fn workflow_signature(document: &Value) -> Map<String, Value> {
     Map::from_iter([
         ("arguments".to_owned(), side("arguments")),
         ("return_values".to_owned(), side("return_values")),
-        ("description".to_owned(), description_of(document).into()),
+        ("description".to_owned(), description_text(document).into()),
     ])
 }
 
@@ -36,7 +36,7 @@ fn variable(name: &str, entry: &Value) -> Option<Map<String, Value>> {
     let required = boolean("required").unwrap_or(true) && non_null("default").is_none();
     let mut variable = Map::from_iter([
         ("name".to_owned(), name.into()),
-        ("description".to_owned(), entry.as_str().unwrap_or_else(|| description_of(entry)).into()),
+        ("description".to_owned(), entry.as_str().unwrap_or_else(|| description_text(entry)).into()),
         ("required".to_owned(), required.into()),
     ]);
     if let Some(default) = non_null("default").filter(|_| !secret) {
@@ -51,7 +51,7 @@ fn variable(name: &str, entry: &Value) -> Option<Map<String, Value>> {
     Some(variable)
 }
 
-fn description_of(value: &Value) -> &str {
+fn description_text(value: &Value) -> &str {
     value.get("description").and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -137,7 +137,7 @@ mod tests {
     }
 
     /// Returns the states of a machine (`name kind: next next`) that a run in `at` reaches only past a gate.
-    fn states_behind(states: &[&str], at: &str) -> Vec<String> {
+    fn states_past_gates(states: &[&str], at: &str) -> Vec<String> {
         let state = |written: &&str| {
             let (head, next) = written.split_once(':').unwrap_or((written, ""));
             let (name, kind) = head.split_once(' ').unwrap_or((head, "work"));
@@ -162,41 +162,45 @@ mod tests {
         for kind in ["human", "inline", "approval", "computed", "parallel", "graph"] {
             let ask = format!("ask {kind}: deploy");
             let machine = ["a: ask", &ask, "deploy: done", "done"];
-            assert_eq!(states_behind(&machine, "a"), ["deploy", "done"], "{kind}");
-            assert_eq!(states_behind(&machine, "ask"), ["deploy", "done"], "{kind}: without the asking state itself");
+            assert_eq!(states_past_gates(&machine, "a"), ["deploy", "done"], "{kind}");
+            assert_eq!(
+                states_past_gates(&machine, "ask"),
+                ["deploy", "done"],
+                "{kind}: without the asking state itself"
+            );
         }
         for kind in ["agent", "inline agent", "quiet", "node", "work"] {
             let ask = format!("ask {kind}: deploy");
-            assert_eq!(states_behind(&["a: ask", &ask, "deploy: done", "done"], "a"), [""; 0], "{kind}");
+            assert_eq!(states_past_gates(&["a: ask", &ask, "deploy: done", "done"], "a"), [""; 0], "{kind}");
         }
     }
 
     #[test]
     fn state_requires_all_gates_that_no_path_avoids() {
         let machine = ["a: q hotfix", "q human: dep", "hotfix human: dep", "dep: done", "done"];
-        assert_eq!(states_behind(&machine, "a"), ["dep", "done"]);
+        assert_eq!(states_past_gates(&machine, "a"), ["dep", "done"]);
         let free = ["a: q dep", "q human: dep", "dep: done", "done"];
-        assert_eq!(states_behind(&free, "a"), [""; 0], "one path has no gate for a person");
+        assert_eq!(states_past_gates(&free, "a"), [""; 0], "one path has no gate for a person");
         let second = ["a: q", "q human: b", "b: r", "r human: c", "c: d", "d"];
-        assert_eq!(states_behind(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
+        assert_eq!(states_past_gates(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
         let round = ["a: q", "q human: b", "b: r", "r human: c", "c: b2", "b2: d b", "d"];
-        assert_eq!(states_behind(&round, "b"), ["b", "c", "b2", "d"], "the run may have come from either gate");
+        assert_eq!(states_past_gates(&round, "b"), ["b", "c", "b2", "d"], "the run may have come from either gate");
     }
 
     #[test]
     fn person_repeats_an_approved_state_and_anyone_later_ones() {
         let machine = ["q human: go stop", "go: check", "check: done", "done", "stop: tidy", "tidy"];
-        assert_eq!(states_behind(&machine, "go"), ["go", "stop", "tidy"]);
-        assert_eq!(states_behind(&machine, "check"), ["go", "stop", "tidy"]);
-        assert_eq!(states_behind(&machine, "stop"), ["go", "check", "done", "stop"], "the person refused to go on");
-        assert_eq!(states_behind(&machine, "tidy"), ["go", "check", "done", "stop"], "the person refused to go on");
+        assert_eq!(states_past_gates(&machine, "go"), ["go", "stop", "tidy"]);
+        assert_eq!(states_past_gates(&machine, "check"), ["go", "stop", "tidy"]);
+        assert_eq!(states_past_gates(&machine, "stop"), ["go", "check", "done", "stop"], "the person refused to go on");
+        assert_eq!(states_past_gates(&machine, "tidy"), ["go", "check", "done", "stop"], "the person refused to go on");
         let checked_repetition = ["q human: go", "go: check", "check: go done", "done"];
         assert_eq!(
-            states_behind(&checked_repetition, "check"),
+            states_past_gates(&checked_repetition, "check"),
             [""; 0],
             "a transition of the machine leads to the state"
         );
         let twice = ["q human: go", "go: go done", "done"];
-        assert_eq!(states_behind(&twice, "go"), [""; 0], "the machine repeats the state by itself");
+        assert_eq!(states_past_gates(&twice, "go"), [""; 0], "the machine repeats the state by itself");
     }
 }

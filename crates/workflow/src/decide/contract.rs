@@ -264,8 +264,8 @@ impl<L: Lookup> Lookup for WithArguments<'_, L> {
         self.before.get(name).or_else(|| self.arguments.get(name))
     }
 
-    fn is_of_shell(&self, name: &str) -> bool {
-        self.before.is_of_shell(name)
+    fn belongs_to_shell(&self, name: &str) -> bool {
+        self.before.belongs_to_shell(name)
     }
 
     fn has_paths(&self) -> bool {

@@ -157,8 +157,8 @@ impl Lookup for Answered<'_> {
         if name == "answer" { Some(&self.answer) } else { self.before.get(name) }
     }
 
-    fn is_of_shell(&self, name: &str) -> bool {
-        self.before.is_of_shell(name)
+    fn belongs_to_shell(&self, name: &str) -> bool {
+        self.before.belongs_to_shell(name)
     }
 
     fn has_paths(&self) -> bool {

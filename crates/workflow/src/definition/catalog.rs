@@ -6,7 +6,7 @@ use super::Problem;
 
 /// The tools that a state may name, provided by the component that performs them.
 pub trait ToolCatalog {
-    /// Returns the names of all tools, without [`OF_MACHINES`](crate::tool::OF_MACHINES).
+    /// Returns the names of all tools, without [`MACHINE_TOOLS`](crate::tool::MACHINE_TOOLS).
     fn tools(&self) -> Vec<String>;
 
     /// Checks the literal parameters of a tool.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::document::{Diagnostics, JsonPath, Object, kind, suggestion_or_known};
 use super::shape::{MAX_VARIABLE_NAME_CHARS, MAX_VARIABLES, VARIABLE_KEYS};
 use super::{Problem, State};
-use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema, is_of_environment};
+use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema, is_environment_variable};
 use crate::variables::may_be_named;
 use crate::{dialogue, substitute};
 
@@ -104,7 +104,7 @@ impl Diagnostics {
                 );
             }
             let export = self.boolean(&place, "'export'");
-            if export == Some(true) && !is_of_environment(name) {
+            if export == Some(true) && !is_environment_variable(name) {
                 self.error(&place.pointer, "an argument is exported only if its name is in capital letters");
             }
             export

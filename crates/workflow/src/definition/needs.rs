@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::document::{escaped, suggestion};
 use super::{Definition, Problem, State, ToolCatalog, secret_variable};
-use crate::contract::{Contract, ContractVariable, InvalidVariables, is_of_environment};
+use crate::contract::{Contract, ContractVariable, InvalidVariables, is_environment_variable};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
@@ -51,7 +51,7 @@ pub(super) fn collect_needs(
     // In a parallel `for_each`, the item is visible only in the parameters of its own run.
     let sequential = states.iter().filter(|state| state.for_each_parallel().is_none());
     let items = sequential.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
-    let assigned_names: Vec<&str> = patterns.flat_map(groups::names_in).chain(assigned).chain(items).collect();
+    let assigned_names: Vec<&str> = patterns.flat_map(groups::group_names_in).chain(assigned).chain(items).collect();
     let is_known = |name: &str| {
         let is_field_of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -170,7 +170,7 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     let (params_pointer, params) = (format!("{pointer_of_state}/action/params"), &state.action.params);
     let is_answer = |pointer: &str| pointer.strip_prefix(&params_pointer).is_some_and(dialogue::is_answer);
     let is_known = |(placeholder, pointer): &(Placeholder<'_>, String)| {
-        is_answer(pointer) && dialogue::is_of_question(params, placeholder.root())
+        is_answer(pointer) && dialogue::comes_from_question(params, placeholder.root())
     };
     placeholders.filter(|placeholder| !is_known(placeholder)).collect()
 }
@@ -270,7 +270,7 @@ impl Definition {
             argument.is_required()
                 && argument.default().is_none()
                 && !initial.contains_key(name)
-                && !(is_of_environment(name) && is_in_shell(name))
+                && !(is_environment_variable(name) && is_in_shell(name))
                 && !self.sets_variable(name)
         });
         violations.extend(missing.map(|argument| {

@@ -419,7 +419,7 @@ impl Reader<'_> {
         let place = self.diagnostics.required(&object, "tool")?;
         let tool = self.diagnostics.text(&place, "'tool'")?;
         let mut known_tools = self.tools.tools();
-        known_tools.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
+        known_tools.extend(tool::MACHINE_TOOLS.iter().map(ToString::to_string));
         if !known_tools.iter().any(|known| known == tool) {
             let hint = suggestion_or_known(tool, known_tools.iter().map(String::as_str));
             self.diagnostics.error(&place.pointer, format!("unknown tool '{tool}'{hint}"));

@@ -164,7 +164,7 @@ impl StubReader<'_> {
         }
         if let Some(place) = file.get("tools") {
             let mut known = tools.tools();
-            known.extend(tool::OF_MACHINES.iter().map(|tool| (*tool).to_owned()));
+            known.extend(tool::MACHINE_TOOLS.iter().map(|tool| (*tool).to_owned()));
             let known = known.iter().map(String::as_str).collect();
             stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::stub);
         }

@@ -96,7 +96,7 @@ fn each_answer_is_recorded_before_typing_under_its_own_step() {
         outcome: Outcome::Finished { result: fields(&json!({"success": true, "result": "1.2, 2, root"})) },
     });
     assert!(machine.completed());
-    assert_eq!(machine.params_of("done"), json!({"result": "1.2, 2, root"}));
+    assert_eq!(machine.params_in_state("done"), json!({"result": "1.2, 2, root"}));
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
     None
 }
 
-fn misfit_of(document: &Value, tools: &dyn ToolCatalog) -> Option<String> {
+fn document_misfit(document: &Value, tools: &dyn ToolCatalog) -> Option<String> {
     let schema = schema(tools);
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     first_misfit(&schema, &schema, document, "")
@@ -150,7 +150,7 @@ proptest! {
     #[test]
     fn accepted_documents_match_the_schema(document in machines()) {
         prop_assert!(Definition::parse(&document, &Tools).is_ok());
-        prop_assert_eq!(misfit_of(&document, &Tools), None);
+        prop_assert_eq!(document_misfit(&document, &Tools), None);
     }
 }
 
@@ -205,15 +205,15 @@ fn schema_names_the_invalid_place() {
             ),
         ),
     ] {
-        assert_eq!(misfit_of(&document, &Described).is_none(), right, "{document}");
+        assert_eq!(document_misfit(&document, &Described).is_none(), right, "{document}");
     }
     let mut document = typing(&json!({"input_text": "x"}));
     document["arguments"] = json!({"HOME": "x", "JOBS": {"default": 4, "schema": {"type": "integer"}}});
-    assert_eq!(misfit_of(&document, &Described), None);
+    assert_eq!(document_misfit(&document, &Described), None);
     document["arguments"] = json!({"home": "x"});
-    assert_eq!(misfit_of(&document, &Described), None, "names may have lower-case letters");
+    assert_eq!(document_misfit(&document, &Described), None, "names may have lower-case letters");
     document["arguments"] = json!({"1st": "x"});
-    assert!(misfit_of(&document, &Described).is_some());
+    assert!(document_misfit(&document, &Described).is_some());
 }
 
 /// Document 001, lines 81-95 (defaults of parameters, `session_id` auto-injected) and 284-310 (the five words).

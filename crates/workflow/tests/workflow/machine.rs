@@ -163,7 +163,7 @@ impl Machine {
     }
 
     /// Returns the parameters of the last request for the action of a state.
-    pub(crate) fn params_of(&self, state: &str) -> Value {
+    pub(crate) fn params_in_state(&self, state: &str) -> Value {
         let mut entered = self.events.iter().rev().filter_map(|event| match event {
             Event::StateEntered { step, params, .. } if step.place == state => Some(Value::from(params.clone())),
             _ => None,

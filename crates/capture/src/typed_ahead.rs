@@ -12,7 +12,7 @@ use crate::session_log::Moment;
 /// Characters at the end of a question.
 const QUESTION_ENDS: [char; 8] = ['?', ':', '>', ']', ')', '$', '#', '%'];
 
-/// Returns whether a program got an input before it waited for one.
+/// Returns whether a program received an input before it waited for one.
 fn is_typed_ahead(input: &InputRecord) -> bool {
     matches!(input.kind, InputKind::Typed | InputKind::Attached)
         && input.context == "program"
@@ -35,14 +35,14 @@ const MAX_PARTS: usize = 20;
 /// Returns the entries of a log, with a separate entry for each line of a multi-line input to a program, and for each
 /// key of an input whose keys answered one question each. Each line or key then waits for its own question.
 pub(crate) fn split_inputs(moments: &[Moment]) -> Cow<'_, [Moment]> {
-    let is_split = |moment: &Moment| lines_of(moment).is_some() || keys_of(&moment.input).is_some();
+    let is_split = |moment: &Moment| input_lines(moment).is_some() || input_keys(&moment.input).is_some();
     if !moments.iter().any(is_split) {
         return Cow::Borrowed(moments);
     }
     let mut entries: Vec<Moment> = Vec::with_capacity(moments.len());
     for (index, moment) in moments.iter().enumerate() {
         let after = &moments[index + 1..];
-        let lines = lines_of(moment).and_then(|lines| {
+        let lines = input_lines(moment).and_then(|lines| {
             lines_after_questions(moment, &lines).or_else(|| lines_typed_ahead(moment, &lines, &entries, after))
         });
         let parts = lines.or_else(|| split_keys(moment, &entries, after));
@@ -52,7 +52,7 @@ pub(crate) fn split_inputs(moments: &[Moment]) -> Cow<'_, [Moment]> {
 }
 
 /// Returns the lines of a multi-line input to a program that reads lines.
-fn lines_of(moment: &Moment) -> Option<Vec<&str>> {
+fn input_lines(moment: &Moment) -> Option<Vec<&str>> {
     let input = &moment.input;
     let text = input.text.as_deref()?;
     let ends_with_enter = input.keys.iter().all(|key| key == "enter" || key == "return");
@@ -128,7 +128,7 @@ fn lines_typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], after: 
 }
 
 /// Returns the keys of a multi-key input to a program that reads keys.
-pub(crate) fn keys_of(input: &InputRecord) -> Option<Vec<char>> {
+pub(crate) fn input_keys(input: &InputRecord) -> Option<Vec<char>> {
     let keys: Vec<char> = input.text.as_deref()?.chars().collect();
     let is_split = input.kind == InputKind::Typed
         && input.context == "program"
@@ -147,7 +147,7 @@ pub(crate) fn keys_of(input: &InputRecord) -> Option<Vec<char>> {
 fn split_keys(moment: &Moment, before: &[Moment], after: &[Moment]) -> Option<Vec<Moment>> {
     // Ends of questions that are also ends of progress rows or shell prompts.
     const AMBIGUOUS_ENDS: [char; 3] = ['$', '#', '%'];
-    let keys = keys_of(&moment.input).filter(|_| moment.input.awaited == Some(true))?;
+    let keys = input_keys(&moment.input).filter(|_| moment.input.awaited == Some(true))?;
     let text = moment.input.text.as_deref()?;
     let mut printed = moment.printed.clone();
     printed.extend(after.iter().take_while(|next| !is_input(&next.input)).map(|next| next.printed.as_str()));
@@ -159,9 +159,9 @@ fn split_keys(moment: &Moment, before: &[Moment], after: &[Moment]) -> Option<Ve
     let question_rows = if is_over { until_prompt(rest, before) } else { rest };
     let mut questions: Vec<&str> = question_rows
         .split_inclusive('\n')
-        .flat_map(questions_of_row)
+        .flat_map(row_questions)
         .filter(|question| is_question(question) && !question.trim_end().ends_with(AMBIGUOUS_ENDS))
-        // If a blank precedes the line end, the line end belongs to the answer.
+        // If a space precedes the line end, the line end belongs to the answer.
         .map(|question| question.strip_suffix('\n').filter(|row| row.ends_with(' ')).unwrap_or(question))
         .collect();
     if next.is_some_and(|next| !is_at_prompt(next) && next.awaited == Some(true)) {
@@ -176,7 +176,7 @@ fn split_keys(moment: &Moment, before: &[Moment], after: &[Moment]) -> Option<Ve
         let end = match questions.get(index).filter(|_| index + 1 < keys.len()) {
             Some(question) => {
                 let end = rest.find(question)? + question.len();
-                // A question before an echoed key lacks its blank.
+                // A question before an echoed key lacks its space.
                 end + usize::from(!question.ends_with([' ', '\n']) && rest[end..].starts_with(' '))
             }
             None => rest.len(),
@@ -250,10 +250,10 @@ pub(crate) fn later_question(moments: &[Moment], input_index: usize) -> Option<S
     let is_over = run.iter().any(|moment| is_for_shell(moment)) || next.is_none_or(|next| is_at_prompt(&next.input));
     let printed = if is_over { until_prompt(&printed, &moments[..begin]) } else { &printed };
     // A line editor shows the input again, after its prompt.
-    let typed = input.text.as_deref().unwrap_or_default().lines().next().unwrap_or_default().trim();
-    let shown_again = printed.lines().filter_map(|row| row.trim_end().strip_suffix(typed));
-    let prompt = shown_again.filter(|_| !typed.is_empty()).find(|row| is_question(row));
-    let questions = || printed.split_inclusive('\n').flat_map(questions_of_row);
+    let first_line = input.text.as_deref().unwrap_or_default().lines().next().unwrap_or_default().trim();
+    let shown_again = printed.lines().filter_map(|row| row.trim_end().strip_suffix(first_line));
+    let prompt = shown_again.filter(|_| !first_line.is_empty()).find(|row| is_question(row));
+    let questions = || printed.split_inclusive('\n').flat_map(row_questions);
     prompt.or_else(|| questions().nth(earlier.len())).map(str::to_owned)
 }
 
@@ -281,7 +281,7 @@ fn until_prompt<'p>(printed: &'p str, before: &[Moment]) -> &'p str {
 /// Returns the questions in a row. Each question begins at the end of the previous one, where a program continues after
 /// an answer. Choices in brackets, such as `Continue? [y/n]`, belong to the question before them. The last question
 /// includes the end of the row.
-fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
+fn row_questions(row: &str) -> impl Iterator<Item = &str> {
     let mut begin = 0;
     let is_end = move |(start, character): &(usize, char)| {
         let after = &row[start + character.len_utf8()..];
@@ -300,8 +300,8 @@ fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
 /// Returns a row without the question at its beginning that a typed-ahead input answered. The next question follows in
 /// the same row, unless the terminal echoes the answer.
 pub(crate) fn without_answered_question<'r>(moments: &[Moment], index: usize, row: &'r str) -> &'r str {
-    let answered = later_question(moments, index);
-    let after = answered.and_then(|question| row.strip_prefix(question.trim_end()));
+    let answered_question = later_question(moments, index);
+    let after = answered_question.and_then(|question| row.strip_prefix(question.trim_end()));
     after.map(str::trim_start).filter(|after| !after.is_empty()).unwrap_or(row)
 }
 
@@ -322,8 +322,8 @@ mod tests {
     }
 
     fn entered(line: &str, printed: &str, output: &str) -> Moment {
-        let taken = Moment { output: Some(output.to_owned()), ..moment(line, "prompt", "", printed) };
-        Moment { input: InputRecord { kind: InputKind::Entered, ..taken.input }, ..taken }
+        let shell_line = Moment { output: Some(output.to_owned()), ..moment(line, "prompt", "", printed) };
+        Moment { input: InputRecord { kind: InputKind::Entered, ..shell_line.input }, ..shell_line }
     }
 
     fn typed_for_shell() -> Moment {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn each_input_line_waits_for_its_reader() {
+    fn each_line_of_an_input_waits_for_its_question() {
         let split = |text: &str, printed: &str| {
             let mut typed = moment(text, "program", "Name: ", printed);
             typed.input.reads_lines = true;
@@ -444,7 +444,7 @@ mod tests {
         );
         // One question read both keys, and the next question has another answer.
         assert_eq!(split("yn", "yn\ndone\n$ ", None).len(), 1);
-        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer after it");
+        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "the keys stay together before another answer");
         assert_eq!(split("yn", "yn\nSure? \nPort: ", Some("Port: ")).len(), 3);
         assert_eq!(split("yn", "yn\n100%\n$ ", None).len(), 1);
         assert_eq!(split("yny", "yny\nSure? \n$ ", None).len(), 1);

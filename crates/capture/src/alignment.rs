@@ -18,7 +18,7 @@ use crate::variation::remove_volatile_text;
 pub(crate) struct Alignment {
     /// Values whose typed text differs in the second capture.
     pub(crate) arguments: Vec<Difference>,
-    /// Printed words that differ in the second capture and are not values of arguments, each with its counterpart, by
+    /// Printed words that differ in the second capture and are not argument values, each with its counterpart, by
     /// turn.
     pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
     /// The turn of the second capture with the same action, by turn.
@@ -82,7 +82,7 @@ pub(crate) fn align(
 struct Step<'t> {
     index: usize,
     turn: &'t Turn,
-    /// The question that the turn answers, or an empty text.
+    /// The question that the turn answers, or an empty string.
     question: &'t str,
 }
 
@@ -199,7 +199,7 @@ fn equal_word_tenths(one: &str, other: &str) -> u32 {
 fn align_steps(steps: &[Step<'_>], other_steps: &[Step<'_>]) -> Vec<(usize, usize)> {
     let width = other_steps.len() + 1;
     let mut similarities = vec![0; steps.len() * other_steps.len()];
-    // The greatest sum of the steps from a pair of positions on.
+    // The greatest sum of the steps starting at a pair of positions.
     let mut best_sums = vec![0_u32; (steps.len() + 1) * width];
     for index in (0..steps.len()).rev() {
         for other_index in (0..other_steps.len()).rev() {
@@ -319,7 +319,7 @@ impl Alignment {
             let base = if step.is_command() {
                 name_in_command(step.text(), value)
             } else {
-                name_of_question(step.question, is_value)
+                question_name(step.question, is_value)
             };
             let base = argument_name(&base);
             let is_taken = |name: &String| self.arguments.iter().any(|known| known.name == *name);
@@ -405,11 +405,11 @@ fn differences<'t>(text: &'t str, other_text: &'t str) -> Vec<(&'t str, &'t str)
     let min_words = words.len().min(other_words.len());
     let end = words.iter().rev().zip(other_words.iter().rev()).take_while(|(word, other)| word == other).count();
     let end = end.min(min_words - begin);
-    vec![(text_of_words(text, &words, begin, end), text_of_words(other_text, &other_words, begin, end))]
+    vec![(words_text(text, &words, begin, end), words_text(other_text, &other_words, begin, end))]
 }
 
-/// Returns the text of the words from `begin` on, without the last `end` words.
-fn text_of_words<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize) -> &'t str {
+/// Returns the text of the words starting at index `begin`, without the last `end` words.
+fn words_text<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize) -> &'t str {
     let Some(part) = words.get(begin..words.len() - end) else { return "" };
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     match (part.first(), part.last()) {
@@ -418,7 +418,7 @@ fn text_of_words<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize)
     }
 }
 
-/// Separators of the parts of a word: options, paths, addresses, lists.
+/// Separators of the parts of a word, as in options, paths, addresses and lists.
 const PART_SEPARATORS: [char; 5] = ['=', '/', ':', '@', ','];
 
 /// Returns the parts of two words that differ, without quotes and without equal parts at both ends.
@@ -448,7 +448,7 @@ fn strip_quotes(word: &str) -> &str {
     if is_quoted('"') || is_quoted('\'') { &word[1..word.len() - 1] } else { word }
 }
 
-/// Returns the words of a text. Blanks in quotes do not separate words.
+/// Returns the words of a text. White space in quotes does not separate words.
 fn split_words(text: &str) -> Vec<&str> {
     let (mut words, mut begin, mut quote) = (Vec::new(), None, None);
     for (index, character) in text.char_indices() {
@@ -468,14 +468,14 @@ fn split_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Words of questions that carry no meaning.
+/// Words of questions that do not name their subject.
 const FILLER_WORDS: [&str; 21] = [
     "a", "an", "and", "are", "choose", "do", "enter", "for", "is", "of", "or", "please", "should", "the", "this", "to",
     "want", "what", "which", "you", "your",
 ];
 
-/// Returns the name of the argument that a question requests: its first words with a meaning.
-pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
+/// Returns a name for the argument that a question requests: the first words that name its subject.
+pub(crate) fn question_name(line: &str, is_value: impl Fn(&str) -> bool) -> String {
     let line = line.split(['(', '[']).find(|part| part.contains(char::is_alphabetic)).unwrap_or_default();
     let words = line.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let name_words: Vec<String> = words
@@ -486,13 +486,13 @@ pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> S
     if name_words.is_empty() { "ANSWER".to_owned() } else { name_words.join("_") }
 }
 
-/// Returns a valid name of an argument: it begins with a letter.
+/// Returns a valid argument name, which begins with a letter.
 fn argument_name(name: &str) -> String {
     let name = name.trim_start_matches('_');
     if name.starts_with(|first: char| first.is_ascii_uppercase()) { name.to_owned() } else { format!("INPUT_{name}") }
 }
 
-/// Returns the name of an argument of a command: its option, or the word before it.
+/// Returns a name for an argument of a command: its option, or the word before it.
 fn name_in_command(command: &str, value: &str) -> String {
     let words = split_words(command);
     let index = words.iter().position(|word| word.contains(value)).unwrap_or(0);
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn arguments_are_named_after_their_question() {
-        let name = |line| name_of_question(line, |word| word == "shop");
+        let name = |line| question_name(line, |word| word == "shop");
         assert_eq!(name("Licence for shop: [MIT]"), "LICENCE");
         assert_eq!(name("package name: (demo)"), "PACKAGE_NAME");
         assert_eq!(name("What is your name?"), "NAME");
@@ -540,6 +540,6 @@ mod tests {
         assert_eq!(name_in_command("mkdir demo", "demo"), "MKDIR_ARGUMENT");
         assert_eq!(name_in_command("git commit -m 'a fix'", "a fix"), "VALUE");
         assert_eq!(argument_name(&name_in_command("(Pdb) make", "make")), "PDB__ARGUMENT");
-        assert_eq!(argument_name(&name_of_question("2nd disk? ", |_| false)), "INPUT_2ND_DISK");
+        assert_eq!(argument_name(&question_name("2nd disk? ", |_| false)), "INPUT_2ND_DISK");
     }
 }

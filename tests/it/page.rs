@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use steplatch_protocol::visible;
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, find_program, leave_out};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, find_program, skip_test};
 
 use crate::clients::{installed_path, node};
 use crate::desk::Desk;

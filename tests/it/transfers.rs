@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, eventually_blocking, leave_out};
+use steplatch_testkit::{Agent, Home, eventually_blocking, skip_test};
 
 use crate::hosts::{RemoteHost, state};
 use crate::survival::{kill, wait_for_next_daemon};
@@ -195,7 +195,7 @@ impl SmallDisk {
         if mount_status.is_ok_and(|status| status.success()) {
             return Some(Self(directory));
         }
-        leave_out("a file system cannot be mounted");
+        skip_test("a file system cannot be mounted");
         None
     }
 }

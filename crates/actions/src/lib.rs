@@ -14,7 +14,7 @@ use steplatch_workflow::{Problem, ToolCatalog};
 #[derive(Debug, Clone, Copy)]
 pub struct TerminalTools;
 
-/// The tools that are actions of machines, each with its verb.
+/// The tools that are actions of machines, each with the name of its verb.
 const ACTIONS: [(&str, &str); 11] = [
     ("open_terminal", OpenTerminal::NAME),
     ("run_command", RunCommand::NAME),
@@ -60,10 +60,10 @@ impl ToolCatalog for TerminalTools {
                  output and exit code. It fails if the exit code is not 0."
             }
             "run_node" => {
-                "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."
+                "Call a node of the project: a command, a request, a tool, a model … The node's result is the result of the action."
             }
             "run_graph" => {
-                "Run a graph of nodes of the project. Its result is the action's; `output` is that of the last step."
+                "Run a graph of nodes of the project. The graph's result is the result of the action; `output` is the output of the last step."
             }
             _ => return Some(schema),
         };
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine, and the same machine with a new first state with this action.
+    /// Returns a machine, and the same machine with a new first state that performs this action.
     fn with_new_state(action: &Value) -> (Definition, Definition) {
         let states = json!({"over": {"action": {"tool": "return", "params": {"result": 1}}}});
         let mut document = json!({"name": "m", "initial_state": "over", "states": states});
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn new_state_is_a_weakening_unless_it_only_asks_waits_or_reads() {
-        // Words of the sentence for each action of the language. No words: the action is passive.
+        // Words of the sentence about each action. A passive action has none.
         let cases: [(&str, Value, &[&str]); 20] = [
             ("open_terminal", json!({"shell": "ssh box"}), &["it opens a terminal with \"ssh box\""]),
             ("run_command", json!({"command": "rm *"}), &["it runs \"rm *\""]),
@@ -162,11 +162,11 @@ mod tests {
         }
         for (tool, params, expected) in &cases {
             let (before, after) = with_new_state(&json!({"tool": tool, "params": params}));
-            let named: Vec<String> = weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect();
-            let acts = named.iter().find(|what| what.starts_with("the new state 'new' acts: "));
-            assert_eq!(acts.is_some(), !expected.is_empty(), "{tool}: {named:?}");
+            let changes: Vec<String> = weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect();
+            let acts = changes.iter().find(|what| what.starts_with("the new state 'new' acts: "));
+            assert_eq!(acts.is_some(), !expected.is_empty(), "{tool}: {changes:?}");
             for words in *expected {
-                assert!(acts.is_some_and(|acts| acts.contains(words)), "{tool}: {words} is not in {named:?}");
+                assert!(acts.is_some_and(|acts| acts.contains(words)), "{tool}: {words} is not in {changes:?}");
             }
         }
     }
@@ -175,8 +175,8 @@ mod tests {
     fn long_command_is_shown_in_full() {
         let command = format!("echo {}; X=rm; $X x; echo {}; rm -rf ~", "a".repeat(5000), "b".repeat(5000));
         let (before, after) = with_new_state(&json!({"tool": "run_command", "params": {"command": command}}));
-        let named = weakenings(&before, &after, &[]);
-        assert!(named.iter().any(|one| one.what.contains(&command)));
+        let changes = weakenings(&before, &after, &[]);
+        assert!(changes.iter().any(|one| one.what.contains(&command)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The clock that a component's timers follow: the system's, a test's, or a simulated runtime's.
+//! The clock that a component's timers follow: the system clock, a test's clock, or that of a simulated runtime.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     System,
-    /// The clock of tokio, which a simulation pauses.
+    /// Tokio's clock, which a simulation pauses.
     Runtime {
         start: Timestamp,
         origin: tokio::time::Instant,
@@ -32,7 +32,7 @@ enum Source {
 pub struct Elapsed;
 
 impl Clock {
-    /// Returns the clock of the system.
+    /// Returns the system clock.
     #[must_use]
     pub fn system() -> Self {
         Self::default()
@@ -55,7 +55,7 @@ impl Clock {
         }
     }
 
-    /// Returns a future that completes `duration` after this call. The system's clock needs a runtime of tokio.
+    /// Returns a future that completes `duration` after this call. The system clock needs a Tokio runtime.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
         match &self.0 {
             Source::System | Source::Runtime { .. } => Timer::System(tokio::time::sleep(duration)),
@@ -64,7 +64,7 @@ impl Clock {
         .elapse()
     }
 
-    /// Returns a future that completes at a point in time; at once if that has passed.
+    /// Returns a future that completes at a point in time, or immediately if that time has passed.
     pub fn sleep_until(&self, deadline: Timestamp) -> impl Future<Output = ()> + Send + use<> {
         match &self.0 {
             Source::System | Source::Runtime { .. } => Timer::System(tokio::time::sleep(deadline.since(self.now()))),
@@ -113,7 +113,7 @@ impl Timer {
     }
 }
 
-/// A clock that stops until a test moves it. For tests.
+/// A clock for tests, which stands still until a test advances it.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<ManualTime>>);
 
@@ -145,7 +145,7 @@ impl ManualClock {
         self.0.lock().now
     }
 
-    /// Moves the clock forward by `duration`, and wakes the sleepers that are then due: the earliest first, and of
+    /// Advances the clock by `duration`, and wakes the sleepers that are then due: the earliest first, and among
     /// those with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
     pub fn advance(&self, duration: Duration) {
         let due = {
@@ -204,7 +204,7 @@ impl Future for Sleeper {
 impl Drop for Sleeper {
     fn drop(&mut self) {
         let waker = self.time.lock().sleepers.remove(&self.key);
-        // Without the lock: the last waker of a task drops the task.
+        // Drop the waker after releasing the lock: the last waker of a task drops the task.
         drop(waker);
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         std::pin::pin!(sleeper).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Records its number when it is woken.
+    /// A waker that records its number.
     struct Bell(u64, Arc<Mutex<Vec<u64>>>);
 
     impl Wake for Bell {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn deadline_is_reached_and_missing_deadline_never_is() {
+    fn missing_deadline_never_completes() {
         let manual = ManualClock::new(seconds(100));
         let (clock, never) = (manual.clock(), manual.clock().deadline(None));
         assert!(is_ready(clock.deadline(Some(seconds(100)))) && !is_ready(clock.deadline(Some(seconds(101)))));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn result_at_the_last_instant_of_a_time_limit_counts() {
+    async fn result_at_the_end_of_the_time_limit_counts() {
         let manual = ManualClock::new(seconds(100));
         let clock = manual.clock();
         let never = tokio::spawn({
@@ -304,8 +304,8 @@ mod tests {
     async fn system_clock_sleeps_in_real_time() {
         let began = tokio::time::Instant::now();
         Clock::system().sleep(SECOND * 3600).await;
-        let late = Clock::system().timeout(SECOND, std::future::pending::<()>()).await;
-        assert_eq!((late, began.elapsed() >= SECOND * 3601), (Err(Elapsed), true));
+        let result = Clock::system().timeout(SECOND, std::future::pending::<()>()).await;
+        assert_eq!((result, began.elapsed() >= SECOND * 3601), (Err(Elapsed), true));
         Clock::system().sleep_until(Timestamp(0)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Wall-clock time: [`Timestamp`] (microseconds since the Unix epoch), its ISO 8601 form, and the system's clock.
+//! Wall-clock time: [`Timestamp`] (microseconds since the Unix epoch), its ISO 8601 form, and the system clock.
 //!
 //! A component whose timers a test may move takes a [`Clock`] and reads no other. Depends on no other crate of the
 //! workspace.
@@ -33,7 +33,7 @@ impl Timestamp {
     }
 
     /// Returns the end, as seen at `now`, of a wait of `duration` that began at this time: at most `duration` after
-    /// now, so that a clock that was set back does not prolong the wait.
+    /// `now`, so that a clock that was set back does not prolong the wait.
     #[must_use]
     pub fn end_of(self, duration: Duration, now: Self) -> Self {
         self.min(now).after(duration)
@@ -46,13 +46,13 @@ impl Timestamp {
     }
 }
 
-/// Reads the system's clock.
+/// Reads the system clock.
 #[must_use]
 pub fn now() -> Timestamp {
     Timestamp(jiff::Timestamp::now().as_microsecond())
 }
 
-/// Reads the system's clock, as ISO 8601 in UTC with milliseconds.
+/// Reads the system clock, as ISO 8601 in UTC with milliseconds.
 #[must_use]
 pub fn now_iso8601() -> String {
     to_iso8601(now())
@@ -72,7 +72,7 @@ pub fn parse_iso8601(text: &str) -> Option<Timestamp> {
     text.trim().parse::<jiff::Timestamp>().ok().map(|time| Timestamp(time.as_microsecond()))
 }
 
-/// Formats a reading of the system's clock as ISO 8601 in UTC with milliseconds.
+/// Formats a reading of the system clock as ISO 8601 in UTC with milliseconds.
 #[must_use]
 pub fn system_iso8601(time: SystemTime) -> String {
     // jiff's range ends with the year 9999.

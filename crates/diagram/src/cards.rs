@@ -45,7 +45,7 @@ pub(super) enum Kind {
     Judged,
 }
 
-/// A possible end of a state. Rows are in the order of evaluation.
+/// A possible continuation after a state. Rows are in the order of evaluation.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) line: Line,
@@ -55,15 +55,15 @@ pub(super) struct Row {
 /// The continuation of a run after a row's condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To another state, by its number; `late` on a time-out.
-    To { state: usize, late: bool },
+    /// To another state, by its number; `is_timeout` is true for a time-out.
+    To { state: usize, is_timeout: bool },
     /// The run completes.
     Completes,
     /// The run fails.
     Fails,
 }
 
-/// A text of one line, truncated if it is too long.
+/// A line of text, truncated if it is too long.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) displayed: String,
@@ -105,17 +105,17 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     let mut rows = Vec::new();
     for transition in state.transitions() {
         let condition = transition.condition();
-        let late = condition.requires_timeout();
+        let is_timeout = condition.requires_timeout();
         // Every target exists: the definition was checked.
         let Some(state) = number(transition.next_state()) else { continue };
-        rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, late } });
+        rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, is_timeout } });
     }
     let timeout_label = on_timeout(state);
     if let Some(state) = state.on_timeout().and_then(number) {
-        rows.push(Row { line: Line::new(timeout_label), way: Way::To { state, late: true } });
+        rows.push(Row { line: Line::new(timeout_label), way: Way::To { state, is_timeout: true } });
     }
     if let Some(target) = state.on_exhausted().and_then(number) {
-        rows.push(Row { line: Line::new(&on_exhausted(state)), way: Way::To { state: target, late: true } });
+        rows.push(Row { line: Line::new(&on_exhausted(state)), way: Way::To { state: target, is_timeout: true } });
     }
     for End { when, completes } in ends(state) {
         let (end, way) = if completes { ("completes", Way::Completes) } else { ("fails", Way::Fails) };

@@ -68,7 +68,7 @@ fn mean_positions(row: &[usize], other_row: &[usize], links: &[Vec<usize>]) -> V
 }
 
 /// Searches depth first, from the initial state and then from the states that it does not reach. Returns the states in
-/// the order in which they are finished, the back edges, and a flag for each state that the initial state reaches.
+/// the order in which they are finished, the back edges, and true for each state that the initial state reaches.
 fn search(targets: &[Vec<usize>], initial: usize) -> (Vec<usize>, BTreeSet<(usize, usize)>, Vec<bool>) {
     let count = targets.len();
     let (mut visited, mut on_path) = (vec![false; count], vec![false; count]);
@@ -122,6 +122,6 @@ mod tests {
     fn rows_are_ordered_by_their_predecessors() {
         let layers = assign_layers(&[vec![1, 2], vec![4], vec![3], vec![], vec![]], 0);
         let place = |row: usize, state: usize| layers.rows[row].iter().position(|other| *other == state);
-        assert_eq!(place(1, 1) < place(1, 2), place(2, 4) < place(2, 3), "lines do not cross: {:?}", layers.rows);
+        assert_eq!(place(1, 1) < place(1, 2), place(2, 4) < place(2, 3), "lines cross: {:?}", layers.rows);
     }
 }

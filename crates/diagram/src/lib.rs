@@ -1,4 +1,4 @@
-//! Diagrams of machines, in Mermaid's language and as SVG with a layout of this crate.
+//! Diagrams of machines, in Mermaid's language and as SVG with this crate's own layout.
 //!
 //! Pure: the same definition gives the same text.
 
@@ -100,7 +100,7 @@ fn ends(state: &State) -> Vec<End> {
     completion.into_iter().chain(failure_end).collect()
 }
 
-/// Escapes and truncates a text for a label of Mermaid, where `#`, `;` and other characters have a meaning.
+/// Escapes and truncates a text for a label of Mermaid, in which `#`, `;` and other characters are special.
 fn label(text: &str) -> String {
     let mut label = String::new();
     for (index, character) in text.chars().enumerate() {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mermaid_syntax_is_escaped_as_numbers() {
+    fn mermaid_syntax_is_escaped_by_character_codes() {
         assert_eq!(label("a: <b>;\n\"c\" #1"), "a#58; #60;b#62;#59; #34;c#34; #35;1");
         assert_eq!(label(&"é".repeat(70)).chars().count(), MAX_LABEL_CHARS + 1);
     }

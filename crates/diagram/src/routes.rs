@@ -42,7 +42,7 @@ pub(super) struct Route {
     /// The short lines of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
     /// True if a run takes the line only on a time-out.
-    pub(super) late: bool,
+    pub(super) is_timeout: bool,
 }
 
 /// A short line from a row to the line that it joins.
@@ -51,10 +51,10 @@ pub(super) struct Stub {
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
     /// True if a run takes the line on a time-out.
-    pub(super) late: bool,
+    pub(super) is_timeout: bool,
 }
 
-/// All transitions from one state to another.
+/// All transitions from one state to another, which share a line.
 struct Bundle {
     from: usize,
     to: usize,
@@ -101,16 +101,16 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
     let rough_left = card_positions(cards, layers, &vec![(0, 0); cards.len()]);
     let mut bundles = gather_bundles(cards, layers, &rough_left);
     let ports = number_ports(&mut bundles, cards.len());
-    let left = card_positions(cards, layers, &ports);
-    place_landings(&mut bundles, cards, &left);
-    straighten(&mut bundles, cards, &left);
-    separate_landings(&mut bundles, cards, layers, &left);
+    let left_positions = card_positions(cards, layers, &ports);
+    place_landings(&mut bundles, cards, &left_positions);
+    straighten(&mut bundles, cards, &left_positions);
+    separate_landings(&mut bundles, cards, layers, &left_positions);
     let lanes = [Course::Back, Course::Ahead].map(|course| assign_lanes(&mut bundles, layers, course));
 
     let edge_of = |state: usize| {
         (
-            left[state] - pixels(ports[state].0) - CARD_MARGIN,
-            left[state] + cards[state].width + pixels(ports[state].1) + CARD_MARGIN,
+            left_positions[state] - pixels(ports[state].0) - CARD_MARGIN,
+            left_positions[state] + cards[state].width + pixels(ports[state].1) + CARD_MARGIN,
         )
     };
     let picture_left = (0..cards.len()).map(|state| edge_of(state).0).fold(f64::INFINITY, f64::min);
@@ -118,8 +118,10 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
 
     // All horizontal parts are in gaps. Gap 0 is above the first layer, gap n below the nth layer.
     let mut crossings: Vec<Vec<(f64, f64, usize, bool)>> = vec![Vec::new(); layers.rows.len() + 1];
-    let line_coordinates: Vec<LineCoordinates> =
-        bundles.iter().map(|bundle| coordinates_of(bundle, cards, &left, (picture_left, picture_right))).collect();
+    let line_coordinates: Vec<LineCoordinates> = bundles
+        .iter()
+        .map(|bundle| coordinates_of(bundle, cards, &left_positions, (picture_left, picture_right)))
+        .collect();
     for (index, (bundle, coordinates)) in bundles.iter().zip(&line_coordinates).enumerate() {
         let (below, above) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
         match bundle.course {
@@ -148,7 +150,7 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
 
     let shift = PICTURE_MARGIN + pixels(lanes[0]) + TRACK_SPACING - picture_left;
     let corners: Vec<(f64, f64)> =
-        left.iter().enumerate().map(|(state, left)| (left + shift, tops[layers.layer_of[state]])).collect();
+        left_positions.iter().enumerate().map(|(state, left)| (left + shift, tops[layers.layer_of[state]])).collect();
     let track_y = |gap: usize, index: usize, into: bool| {
         gaps[gap] + GAP_PADDING + pixels(tracks.get(&(gap, index, into)).copied().unwrap_or(0))
     };
@@ -180,12 +182,15 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
             }
         }
         points.push((landing, corners[bundle.to].1));
-        let stub =
-            |(row, late): &(usize, bool)| Stub { from: (row_x, row_y(*row)), to: (exit, row_y(*row)), late: *late };
+        let stub = |(row, is_timeout): &(usize, bool)| Stub {
+            from: (row_x, row_y(*row)),
+            to: (exit, row_y(*row)),
+            is_timeout: *is_timeout,
+        };
         let stubs = bundle.rows.iter().enumerate().filter(|(index, _)| *index != main_row).map(|(_, row)| stub(row));
         // The line is dashed if the condition of each row is a time-out.
-        let late = bundle.rows.iter().all(|(_, late)| *late);
-        Route { points, stubs: stubs.collect(), late }
+        let is_timeout = bundle.rows.iter().all(|(_, is_timeout)| *is_timeout);
+        Route { points, stubs: stubs.collect(), is_timeout }
     });
     let lines = lines.collect();
     Plan { corners, lines, width: picture_right + shift + pixels(lanes[1]) + TRACK_SPACING + PICTURE_MARGIN, height }
@@ -267,7 +272,7 @@ fn card_positions(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> 
     left
 }
 
-/// Assigns a lane to each line of a course, inner lanes to shorter lines. Returns the number of lanes.
+/// Assigns a lane to each line of a course, with inner lanes for shorter lines. Returns the number of lanes.
 fn assign_lanes(bundles: &mut [Bundle], layers: &Layers, course: Course) -> usize {
     let span = |bundle: &Bundle| {
         let (out, into) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
@@ -331,7 +336,7 @@ mod tests {
 
     fn card(targets: &[usize]) -> Card {
         let line = || Line { displayed: "success".to_owned(), full_text: None };
-        let way = |state: &usize| Row { line: line(), way: Way::To { state: *state, late: false } };
+        let way = |state: &usize| Row { line: line(), way: Way::To { state: *state, is_timeout: false } };
         #[allow(clippy::cast_precision_loss, reason = "few rows")]
         let height = HEAD_HEIGHT + ROW_HEIGHT * targets.len() as f64 + 6.0;
         Card {
@@ -366,7 +371,7 @@ mod tests {
             for route in &plan.lines {
                 for pair in route.points.windows(2) {
                     let ((x, y), (to_x, to_y)) = (pair[0], pair[1]);
-                    prop_assert!((x - to_x).abs() < 0.01 || (y - to_y).abs() < 0.01, "lines are level or upright");
+                    prop_assert!((x - to_x).abs() < 0.01 || (y - to_y).abs() < 0.01, "lines are horizontal or vertical");
                     let (left, right, top, bottom) = (x.min(to_x), x.max(to_x), y.min(to_y), y.max(to_y));
                     prop_assert!(left >= 0.0 && right <= plan.width && top >= 0.0 && bottom <= plan.height);
                     for one in &boxes {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use steplatch_workflow::{State, tool};
 
-/// The text that replaces a secret.
+/// Replacement text for a secret.
 const HIDDEN_TEXT: &str = "••••••";
 
 /// Returns the subject of a state's action, in one line; empty if the tool has no subject. Line feeds are drawn as `⏎`,
@@ -69,7 +69,7 @@ fn typed_input(params: &Map<String, Value>) -> String {
     keys.fold(text, |text, key| format!("{text}<{key}>"))
 }
 
-/// Returns the condition that a wait ends at.
+/// Returns the condition that ends a wait.
 fn wait_condition(params: &Map<String, Value>) -> String {
     let texts = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(pattern_text);
     let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");
@@ -90,7 +90,7 @@ fn join_parts(parts: &[String]) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text in one line: line feeds become `⏎`, other control characters blanks.
+/// Returns a text in one line: line feeds become `⏎`, and other control characters spaces.
 fn single_line(text: &str) -> String {
     let displayed = |character: char| match character {
         '\n' | '\r' => '⏎',

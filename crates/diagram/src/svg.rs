@@ -109,11 +109,11 @@ fn draw_start(output: &mut String, (x, width): (f64, f64), top: f64, plan: &Plan
 }
 
 fn draw_line(output: &mut String, route: &Route) {
-    let (class, tip) = if route.late { ("line late", "latetip") } else { ("line", "tip") };
+    let (class, tip) = if route.is_timeout { ("line late", "latetip") } else { ("line", "tip") };
     let _ =
         writeln!(output, "<path class=\"{class}\" marker-end=\"url(#{tip})\" d=\"{}\"/>", rounded_path(&route.points));
-    for Stub { from, to, late } in &route.stubs {
-        let (class, joint) = if *late { ("line late", "latejoint") } else { ("line", "joint") };
+    for Stub { from, to, is_timeout } in &route.stubs {
+        let (class, joint) = if *is_timeout { ("line late", "latejoint") } else { ("line", "joint") };
         let _ = writeln!(output, "<path class=\"{class}\" d=\"M{:.1} {:.1}H{:.1}\"/>", from.0, from.1, to.0);
         // A dot marks a joint; a crossing has no dot.
         let _ = writeln!(output, "<circle class=\"{joint}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>", to.0, to.1);
@@ -221,7 +221,7 @@ fn draw_text(output: &mut String, class: &str, line: &Line, x: f64, y: f64) {
     );
 }
 
-/// Makes a text valid in XML 1.0.
+/// Escapes a text for XML 1.0.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_stays_text() {
+    fn text_is_escaped_for_xml() {
         assert_eq!(
             escaped("</text><script>\"&'\u{0}\n\u{ffff}"),
             "&lt;/text&gt;&lt;script&gt;&quot;&amp;&#39; \n\u{fffd}"
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn straight_line_has_no_corner() {
+    fn only_turns_have_round_corners() {
         assert_eq!(rounded_path(&[(1.0, 0.0), (1.0, 5.0), (1.0, 5.0), (1.0, 20.0)]), "M1.0 0.0L1.0 20.0");
         assert_eq!(
             rounded_path(&[(0.0, 0.0), (0.0, 20.0), (20.0, 20.0)]),

@@ -1,6 +1,6 @@
-//! The pictures of machines.
+//! Pictures of machines.
 
-// Shared with the tests of `workflow`, which use more of it.
+// Shared with the tests of `workflow`, which use more of this module.
 #[allow(dead_code)]
 #[path = "../../workflow/tests/workflow/generated.rs"]
 mod generated;
@@ -38,14 +38,10 @@ fn picture_distinguishes_states_and_transitions() {
     assert_eq!(count("<g class=\"plain lost\""), 1, "no transition leads to d");
     assert_eq!(count("<g class=\"nested\""), 1);
     assert_eq!(count("<g class=\"judged\""), 1);
-    assert_eq!(count("class=\"line late\" marker-end"), 1, "on timeout is dashed");
-    assert_eq!(count("class=\"line\" marker-end"), 5, "four ways, and the one from the dot");
+    assert_eq!(count("class=\"line late\" marker-end"), 1, "the line for on_timeout is dashed");
+    assert_eq!(count("class=\"line\" marker-end"), 5, "four transitions, and the line from the dot");
     assert_eq!(count("class=\"ring\""), 4, "a run may complete in each state");
-    assert_eq!(
-        count("class=\"cross\""),
-        4,
-        "and fail in each: the time-out of a has a transition, a closed terminal has none"
-    );
+    assert_eq!(count("class=\"cross\""), 4, "a run may fail in each state: a closed terminal has no transition");
     assert!(picture.contains("/&lt;/text&gt;&lt;script&gt;&amp;&quot;&#39; /") && !picture.contains("<script"));
     assert!(picture.contains(
         "a text that is…<title>screen_content contains a text that is far too long for a card to hold</title>"
@@ -105,8 +101,8 @@ fn failed_end_looks_different_from_a_successful_one() {
 
 proptest! {
     #[test]
-    fn every_machine_has_the_same_picture_each_time(document in machines()) {
-        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+    fn pictures_are_deterministic_and_complete(document in machines()) {
+        let definition = Definition::parse(&document, &Tools).expect("generated machines are valid");
         let picture = svg(&definition);
         prop_assert_eq!(&picture, &svg(&definition));
         prop_assert_eq!(picture.matches("<g class=").count(), definition.states().len());

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 pub enum Tag {
     /// In this field of its object (`serde(tag = "…")`).
     Field(&'static str),
-    /// As the only field of its object, or as a text: serde's usual form.
+    /// As the only field of its object, or as a string: serde's default form.
     Outside,
 }
 
 impl Tag {
-    /// Returns a value that no type reads, because it names no variant.
+    /// Returns a value without a variant's name, which no type can parse.
     fn probe(self) -> Value {
         match self {
             Self::Field(name) => json!({ name: "?" }),
@@ -30,7 +30,7 @@ impl Tag {
     }
 
     /// Returns the name of the variant of a value.
-    fn of(self, value: &Value) -> String {
+    fn variant_name(self, value: &Value) -> String {
         let name = match (self, value) {
             (Self::Field(name), value) => value[name].as_str(),
             (Self::Outside, Value::Object(fields)) => fields.keys().next().map(String::as_str),
@@ -43,12 +43,12 @@ impl Tag {
 /// Checks the lines of a golden file for an enum.
 ///
 /// # Panics
-/// When a line cannot be parsed, is written differently, or a variant has no line.
+/// If a line cannot be parsed or is serialized differently, or a variant has no line.
 pub fn check_enum<T: Serialize + DeserializeOwned>(golden: &str, tag: Tag) {
     let mut missing = variants::<T>(tag);
     for line in golden.lines() {
         let value = check_line::<T>(line);
-        missing.remove(&tag.of(&value));
+        missing.remove(&tag.variant_name(&value));
     }
     assert!(missing.is_empty(), "no line in the golden file for: {missing:?}");
 }
@@ -56,7 +56,7 @@ pub fn check_enum<T: Serialize + DeserializeOwned>(golden: &str, tag: Tag) {
 /// Checks the lines of a golden file for a struct.
 ///
 /// # Panics
-/// When a line cannot be parsed, or is written differently.
+/// If a line cannot be parsed, or is serialized differently.
 pub fn check_struct<T: Serialize + DeserializeOwned>(golden: &str) {
     for line in golden.lines() {
         check_line::<T>(line);
@@ -64,15 +64,15 @@ pub fn check_struct<T: Serialize + DeserializeOwned>(golden: &str) {
 }
 
 fn check_line<T: Serialize + DeserializeOwned>(line: &str) -> Value {
-    let read: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let written = serde_json::to_string(&read).expect("a parsed value can be written");
-    assert_eq!(written, line, "a line is written differently");
-    serde_json::from_str(line).expect("a parsed line is JSON")
+    let parsed: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let serialized = serde_json::to_string(&parsed).expect("a parsed value serializes");
+    assert_eq!(serialized, line, "a line is serialized differently");
+    serde_json::from_str(line).expect("the line is JSON")
 }
 
 /// Returns the names of the variants of an enum, from serde's error about an unknown name.
 fn variants<T: DeserializeOwned>(tag: Tag) -> BTreeSet<String> {
-    let Err(error) = serde_json::from_value::<T>(tag.probe()) else { panic!("a variant is called '?'") };
+    let Err(error) = serde_json::from_value::<T>(tag.probe()) else { panic!("a variant is named '?'") };
     let text = error.to_string();
     let (_, expected) = text.split_once("expected ").unwrap_or_else(|| panic!("serde names no variants: {text}"));
     expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -102,12 +102,12 @@ mod tests {
     const INSIDE: &str = "{\"kind\":\"one\",\"number\":1}\n{\"kind\":\"two\"}\n{\"kind\":\"three\"}\n";
 
     #[test]
-    fn every_variant_needs_an_exact_line() {
+    fn every_variant_needs_a_line_in_its_exact_form() {
         check_enum::<Outside>("{\"one\":1}\n\"two\"\n", Tag::Outside);
         check_enum::<Inside>(INSIDE, Tag::Field("kind"));
         for (changed, says) in [
             (INSIDE.replace("{\"kind\":\"two\"}\n", ""), "no line in the golden file for: {\"two\"}"),
-            (INSIDE.replace("\"number\":1", "\"number\": 1"), "written differently"),
+            (INSIDE.replace("\"number\":1", "\"number\": 1"), "serialized differently"),
             (INSIDE.replace("number", "digit"), "missing field `number`"),
         ] {
             let panic = std::panic::catch_unwind(|| check_enum::<Inside>(&changed, Tag::Field("kind"))).unwrap_err();

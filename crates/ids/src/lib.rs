@@ -1,6 +1,6 @@
-//! Names that outlive a call: of runs, terminals, steps and workflows.
+//! Persistent names of runs, terminals, steps and workflows.
 //!
-//! Owns the form of ids, their creation and their parsing. Ids are parsed once, at the edge of the program, so that a
+//! Owns the format of ids, their creation and their parsing. Ids are parsed once, at the edge of the program, so that a
 //! `RunId` is always well formed. Random ids are hard to guess, but they are not access control: the permissions of the
 //! socket are.
 
@@ -12,7 +12,7 @@ pub use random::{RunId, TerminalId, random_name};
 pub use step::StepId;
 pub use workflow_name::WorkflowName;
 
-/// Reason why a text is not an id of the expected kind.
+/// Error for a string that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct InvalidId {
@@ -22,7 +22,7 @@ pub struct InvalidId {
 
 impl InvalidId {
     fn new(text: &str, expected: &'static str) -> Self {
-        // A long invalid id must not make a long error.
+        // Truncate long input, so that the error stays short.
         Self { text: text.chars().take(80).collect(), expected }
     }
 }

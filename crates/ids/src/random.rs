@@ -46,7 +46,7 @@ macro_rules! random_id {
                 Self(format!(concat!($prefix, "{}"), draw($length)))
             }
 
-            /// Returns the text of the id.
+            /// Returns the id as a string.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -105,7 +105,7 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// One execution of a workflow, under a name that outlives every client and every restart.
+    /// Id of a run, which stays the same for all clients and across restarts.
     RunId, "run_", 16, "a run id (run_ and 16 characters)"
 }
 
@@ -125,7 +125,7 @@ impl RunId {
 }
 
 random_id! {
-    /// A live terminal, called `session_id` in the tools.
+    /// Id of a live terminal, called `session_id` in the tools.
     TerminalId, "term_", 10, "a session id (term_ and 10 characters)"
 }
 
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn each_step_starts_its_own_run() {
+    fn id_of_a_child_run_derives_from_its_step() {
         let parent = RunId::random();
         let step = |visit| StepId { run: parent.clone(), place: "deploy".into(), visit };
-        let started = RunId::started_by(&step(1));
-        assert_eq!(started, RunId::started_by(&step(1)));
-        assert_ne!(started, RunId::started_by(&step(2)));
-        assert_eq!(started.to_string().parse(), Ok(started));
+        let child_run = RunId::started_by(&step(1));
+        assert_eq!(child_run, RunId::started_by(&step(1)));
+        assert_ne!(child_run, RunId::started_by(&step(2)));
+        assert_eq!(child_run.to_string().parse(), Ok(child_run));
         // Histories contain this form, so it must not change.
         let known = StepId { run: "run_0123456789abcdef".parse().unwrap(), place: "a".into(), visit: 1 };
         assert_eq!(RunId::started_by(&known).as_str(), "run_r3qm5cwy6v9a81px");
@@ -159,6 +159,6 @@ mod tests {
         let error = "term_0123456789".parse::<RunId>().unwrap_err();
         assert_eq!(error.to_string(), "'term_0123456789' is not a run id (run_ and 16 characters)");
         assert!("term_".parse::<TerminalId>().is_err());
-        assert!("term_012345678O".parse::<TerminalId>().is_err(), "a capital O is not in the alphabet");
+        assert!("term_012345678O".parse::<TerminalId>().is_err(), "the alphabet has no capital O");
     }
 }

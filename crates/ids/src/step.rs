@@ -17,12 +17,12 @@ pub struct StepId {
     pub run: RunId,
     /// The state of a machine, or the node of a call.
     pub place: String,
-    /// The visit of the run to this place, counted from 1.
+    /// The number of the run's visit to this place, counted from 1.
     pub visit: u32,
 }
 
 impl StepId {
-    /// Returns the name of a part of the step, counted from 1.
+    /// Returns the id of a part of the step. Parts are counted from 1.
     #[must_use]
     pub fn part(&self, number: usize) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The names of workflows.
+//! Workflow names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::InvalidId;
 pub struct WorkflowName(String);
 
 impl WorkflowName {
-    /// Returns the text of the name.
+    /// Returns the name as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_leave_their_directory_are_refused() {
+    fn only_safe_file_names_are_accepted() {
         for bad in ["", "..", "a/b", "-x", "a b", "ä", &"x".repeat(65)] {
             assert!(bad.parse::<WorkflowName>().is_err(), "{bad:?}");
         }

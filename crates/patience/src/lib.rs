@@ -1,4 +1,4 @@
-//! Waits of tests for named conditions without a notification, and the common way to skip a test.
+//! Polling of named conditions in tests, and the common way to skip a test.
 //!
 //! All tests share one deadline and one polling interval. The deadline is long, because only a failing test reaches it.
 //! For tests only: an expired deadline panics.
@@ -12,16 +12,16 @@ pub const DEADLINE_VARIABLE: &str = "STEPLATCH_TEST_PATIENCE";
 /// The environment variable that turns a skipped test into a failure, as in CI.
 pub const TEST_ALL_VARIABLE: &str = "STEPLATCH_TEST_ALL";
 
-/// Reports a skipped test, because this machine lacks a requirement.
+/// Reports that a test is skipped, because this computer lacks a requirement.
 ///
 /// # Panics
 ///
 /// If the environment requires all tests.
 #[allow(clippy::print_stderr, reason = "reports a skipped test")]
-pub fn leave_out(reason: &str) {
+pub fn skip_test(reason: &str) {
     let requires_all =
         std::env::var_os(TEST_ALL_VARIABLE).is_some_and(|requires_all| !requires_all.is_empty() && requires_all != "0");
-    assert!(!requires_all, "{TEST_ALL_VARIABLE} requires all tests, and {reason}");
+    assert!(!requires_all, "{TEST_ALL_VARIABLE} requires all tests, but {reason}");
     eprintln!("left out: {reason}");
 }
 
@@ -119,8 +119,8 @@ fn blocking_within<L: Observation>(deadline: Duration, awaited: &str, mut condit
 }
 
 fn panic_expired(deadline: Duration, awaited: &str, last_seen: Option<&str>) -> ! {
-    let seen = last_seen.unwrap_or("nothing: the first evaluation has not returned");
-    panic!("{awaited}: not within {deadline:?}; last observed: {seen}");
+    let observation = last_seen.unwrap_or("nothing: the first evaluation has not returned");
+    panic!("{awaited}: not within {deadline:?}; last observed: {observation}");
 }
 
 fn deadline() -> Duration {
@@ -130,7 +130,7 @@ fn deadline() -> Duration {
 fn deadline_of(seconds: Option<&str>) -> Duration {
     let Some(text) = seconds else { return DEFAULT_DEADLINE };
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.unwrap_or_else(|| panic!("{DEADLINE_VARIABLE} is a number of seconds, not {text:?}"))
+    seconds.unwrap_or_else(|| panic!("{DEADLINE_VARIABLE} must be a number of seconds, not {text:?}"))
 }
 
 #[cfg(test)]
@@ -139,38 +139,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn condition_is_polled_until_it_holds() {
-        let mut looks = 0;
+        let mut polls = 0;
         let value = eventually("the third poll", async || {
-            looks += 1;
-            if looks == 3 { Ok("three") } else { Err(looks) }
+            polls += 1;
+            if polls == 3 { Ok("three") } else { Err(polls) }
         });
         assert_eq!(value.await, "three");
-        let mut looks = 0;
+        let mut polls = 0;
         let value = eventually_blocking("the second poll", || {
-            looks += 1;
-            (looks == 2).then_some(looks)
+            polls += 1;
+            (polls == 2).then_some(polls)
         });
         assert_eq!(value, 2);
-        eventually_blocking("a truth", || true);
+        eventually_blocking("a true condition", || true);
     }
 
     #[tokio::test]
-    #[should_panic(expected = "a file: not within 0ns; last observed: \"an empty folder\"")]
+    #[should_panic(expected = "a file: not within 0ns; last observed: \"an empty directory\"")]
     async fn expired_deadline_panics_with_condition_and_last_value() {
-        eventually_within(Duration::ZERO, "a file", async || Err::<(), _>("an empty folder")).await;
+        eventually_within(Duration::ZERO, "a file", async || Err::<(), _>("an empty directory")).await;
     }
 
     #[test]
-    #[should_panic(expected = "a truth: not within 0ns; last observed: false")]
-    fn blocking_wait_panics_in_the_same_way() {
-        blocking_within(Duration::ZERO, "a truth", || false);
+    #[should_panic(expected = "a true condition: not within 0ns; last observed: false")]
+    fn expired_blocking_wait_panics_too() {
+        blocking_within(Duration::ZERO, "a true condition", || false);
     }
 
     #[tokio::test]
     #[should_panic(
         expected = "an answer: not within 0ns; last observed: nothing: the first evaluation has not returned"
     )]
-    async fn hanging_check_is_abandoned_too() {
+    async fn hanging_evaluation_is_abandoned() {
         eventually_within(Duration::ZERO, "an answer", async || std::future::pending::<bool>().await).await;
     }
 
@@ -178,8 +178,8 @@ mod tests {
     fn environment_can_set_the_deadline_in_seconds() {
         assert_eq!(deadline_of(None), DEFAULT_DEADLINE);
         assert_eq!(deadline_of(Some("2.5")), Duration::from_millis(2500));
-        let wrong = std::panic::catch_unwind(|| deadline_of(Some("long"))).unwrap_err();
-        let wrong = wrong.downcast_ref::<String>().unwrap();
-        assert_eq!(wrong, "STEPLATCH_TEST_PATIENCE is a number of seconds, not \"long\"");
+        let panic = std::panic::catch_unwind(|| deadline_of(Some("long"))).unwrap_err();
+        let panic = panic.downcast_ref::<String>().unwrap();
+        assert_eq!(panic, "STEPLATCH_TEST_PATIENCE must be a number of seconds, not \"long\"");
     }
 }

@@ -19,7 +19,7 @@ struct Inner {
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
-/// Permission of a run to be in progress. Dropping it passes it to the next waiter.
+/// Permission for a run to be in progress. Dropping it passes it to the next waiter.
 #[derive(Debug)]
 pub struct Permit(Option<Arc<AdmissionQueue>>);
 
@@ -29,7 +29,7 @@ impl AdmissionQueue {
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
-    /// Changes the maximum number of runs in progress. Running ones continue.
+    /// Changes the maximum number of runs in progress. Runs in progress continue.
     pub(crate) fn set_limit(self: &Arc<Self>, limit: usize) {
         let mut inner = self.lock();
         inner.limit = limit;
@@ -62,7 +62,7 @@ impl AdmissionQueue {
         }
     }
 
-    /// Returns a permit for a run that is in progress already, regardless of the limit.
+    /// Returns a permit for a run that is already in progress, regardless of the limit.
     pub(crate) fn enter_anyway(self: &Arc<Self>) -> Permit {
         self.lock().in_progress += 1;
         Permit(Some(self.clone()))
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_given_in_order_without_the_departed() {
+    fn permits_pass_to_waiters_in_order_of_arrival() {
         let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
-        let first = queue.try_enter().expect("an empty queue");
+        let first = queue.try_enter().expect("the queue has a free permit");
         assert!(queue.try_enter().is_none());
         let mut second = Box::pin(queue.enter());
         let mut third = Box::pin(queue.enter());
@@ -124,29 +124,29 @@ mod tests {
         assert_eq!(queue.counts(), (1, 3));
         drop(third);
         drop(first);
-        let Poll::Ready(turn) = second.as_mut().poll(&mut context) else { panic!("the second is next") };
+        let Poll::Ready(turn) = second.as_mut().poll(&mut context) else { panic!("the second waiter has no permit") };
         assert!(fourth.as_mut().poll(&mut context).is_pending());
-        assert!(queue.try_enter().is_none(), "the first in the queue is next");
+        assert!(queue.try_enter().is_none(), "waiters precede new requests");
         drop(turn);
         assert!(fourth.as_mut().poll(&mut context).is_ready());
     }
 
     #[test]
-    fn unclaimed_turn_goes_to_the_next() {
+    fn unclaimed_permit_passes_to_the_next_waiter() {
         let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
-        let first = queue.try_enter().expect("an empty queue");
+        let first = queue.try_enter().expect("the queue has a free permit");
         let mut second = Box::pin(queue.enter());
         assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
-        // The waiter has its turn, but is no longer polled.
+        // The waiter has a permit, but is no longer polled.
         drop(second);
         assert_eq!(queue.counts(), (0, 0));
         assert!(queue.try_enter().is_some());
     }
 
     #[test]
-    fn turns_in_progress_count_even_beyond_the_limit() {
+    fn permits_beyond_the_limit_count() {
         let queue = AdmissionQueue::new(1);
         let turns = [queue.enter_anyway(), queue.enter_anyway()];
         assert_eq!(queue.counts(), (2, 0));

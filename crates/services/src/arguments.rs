@@ -8,7 +8,7 @@ use steplatch_remote::schema::Validator;
 
 use crate::error::InvalidArguments;
 
-/// Returns the arguments of a tool. Converts texts for which the schema has another type.
+/// Returns the arguments of a tool. Converts strings for which the schema has another type.
 pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, Value>) -> Map<String, Value> {
     let expected_type =
         |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", escape_key(name)))?.as_str();
@@ -36,7 +36,7 @@ fn escape_key(key: &str) -> String {
 ///
 /// # Errors
 ///
-/// If the schema does not allow them.
+/// If the arguments violate the schema.
 pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), InvalidArguments> {
     // An invalid schema accepts anything, since the service checks its arguments itself.
     let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };

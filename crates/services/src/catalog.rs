@@ -1,6 +1,6 @@
 //! The last valid list of each service, and the tool names of the workflows.
 //!
-//! Stored in a file of the state directory: a daemon that starts while a service is down offers its last list, and no
+//! Stored in a file in the state directory: a daemon that starts while a service is down offers its last list, and no
 //! name passes to another workflow.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,13 +42,13 @@ struct CatalogFile {
 /// The stored data of a service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct ServiceEntry {
-    /// The URL. Another URL means another service.
+    /// The URL of the service. A different URL means a different service.
     base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discovered: Option<Timestamp>,
     #[serde(default)]
     workflows: BTreeMap<String, NamedWorkflow>,
-    /// The names of its present and former workflows, by their ids there.
+    /// Tool names of the service's present and former workflows, by their ids there.
     #[serde(default)]
     names: BTreeMap<String, String>,
 }
@@ -64,13 +64,13 @@ struct NamedWorkflow {
 #[derive(Debug, Clone)]
 pub(crate) struct ToolEntry {
     pub(crate) workflow: Arc<RemoteWorkflow>,
-    /// The tool that runs it.
+    /// Name of the tool that runs the workflow.
     pub(crate) tool: String,
     /// Time of the last change of its pinned definition.
     changed: Option<Timestamp>,
 }
 
-/// Numbers of changes in a new list.
+/// Number of added, updated and removed workflows in a new list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CatalogDiff {
     pub(crate) added: usize,
@@ -126,16 +126,16 @@ impl Catalog {
     }
 
     /// Returns the offered workflows of a service, by their ids.
-    pub(super) fn listed(&self, name: &str, config: &Config) -> Vec<ToolEntry> {
+    pub(super) fn entries(&self, name: &str, config: &Config) -> Vec<ToolEntry> {
         let filter = Filter::new(&config.filter_patterns);
         let stored = self.lock();
         let Some(service) = stored.services.get(name) else { return Vec::new() };
-        let named = service.workflows.iter().filter(|(_, named)| filter.admits(&named.workflow.title));
-        let listed = named.filter_map(|(id, NamedWorkflow { workflow, changed })| {
+        let admitted = service.workflows.iter().filter(|(_, named)| filter.admits(&named.workflow.title));
+        let entries = admitted.filter_map(|(id, NamedWorkflow { workflow, changed })| {
             let tool = service.names.get(id)?.clone();
             Some(ToolEntry { workflow: workflow.clone(), tool, changed: *changed })
         });
-        listed.collect()
+        entries.collect()
     }
 
     /// Stores a new list of a service, and returns the changes.
@@ -173,7 +173,7 @@ impl Catalog {
         let entries = titles.iter().map(|(key, title)| (key.clone(), title.as_str()));
         let names = assign(&known_names, &stored.library, entries);
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
-        // Remove names of removed workflows only above the maximum.
+        // Remove the names of removed workflows only above the maximum.
         while service.names.len() > MAX_NAMES {
             let Some(removed) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
             service.names.remove(&removed);
@@ -189,10 +189,10 @@ impl Catalog {
     /// remote workflow gets it.
     pub(super) fn library_names(&self, workflows: &[String]) -> BTreeMap<String, String> {
         let mut stored = self.lock();
-        let taken: BTreeSet<String> =
+        let remote_names: BTreeSet<String> =
             stored.services.values().flat_map(|service| service.names.values().cloned()).collect();
         let entries = workflows.iter().map(|name| (Key::new("", name.clone()), name.as_str()));
-        let names = assign(&BTreeMap::new(), &taken, entries);
+        let names = assign(&BTreeMap::new(), &remote_names, entries);
         let added: Vec<String> = names.values().filter(|tool| !stored.library.contains(*tool)).cloned().collect();
         if !added.is_empty() && stored.library.len() + added.len() <= MAX_NAMES {
             stored.library.extend(added);
@@ -203,8 +203,8 @@ impl Catalog {
 
     /// Writes the file atomically.
     fn write(&self, stored: &CatalogFile) {
-        let folder = self.file.parent().unwrap_or(Path::new("/"));
-        let write_result = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+        let directory = self.file.parent().unwrap_or(Path::new("/"));
+        let write_result = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {
             serde_json::to_writer(&mut file, stored)?;
             file.flush()?;
             file.persist(&self.file).map_err(|error| error.error)?;
@@ -274,11 +274,11 @@ mod tests {
     }
 
     fn names(catalog: &Catalog) -> Vec<String> {
-        catalog.listed("one", &Config::default()).into_iter().map(|listed| listed.tool).collect()
+        catalog.entries("one", &Config::default()).into_iter().map(|entry| entry.tool).collect()
     }
 
     #[test]
-    fn names_and_lists_outlive_the_daemon_and_never_move() {
+    fn names_and_lists_survive_a_restart() {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let first = catalog.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "b")]));
@@ -286,13 +286,13 @@ mod tests {
         let last_change = names(&catalog);
         let second = catalog.replace("one", list([workflow("2", "Deploy", "changed")]));
         assert_eq!(second, CatalogDiff { updated: 1, removed: 1, ..CatalogDiff::default() });
-        let again = Catalog::open(state.path());
-        assert_eq!(names(&again), last_change[1..], "the remaining tool keeps its name");
-        assert!(again.discovered("one").is_some());
-        let listed = &again.listed("one", &Config::default())[0];
-        assert!(listed.info("one").changed.is_some(), "the change is reported");
-        again.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
-        assert_eq!(names(&again), last_change, "the returned tool has its own name");
+        let reopened = Catalog::open(state.path());
+        assert_eq!(names(&reopened), last_change[1..], "the remaining tool keeps its name");
+        assert!(reopened.discovered("one").is_some());
+        let entry = &reopened.entries("one", &Config::default())[0];
+        assert!(entry.info("one").changed.is_some(), "the time of the change is reported");
+        reopened.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
+        assert_eq!(names(&reopened), last_change, "a tool that reappears has its former name");
     }
 
     #[test]

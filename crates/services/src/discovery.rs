@@ -65,7 +65,7 @@ pub(super) async fn run_discovery(remotes: RemoteServices, service: Arc<Service>
             continue;
         }
         last_client = Some(setup.clone());
-        // Storing writes the catalog to disk, which may block.
+        // Storing the list writes the catalog to disk, which may block.
         let (services, listed_service) = (remotes.clone(), service.clone());
         let storing = tokio::task::spawn_blocking(move || store_listing(&services, &listed_service, listing));
         let listing = storing.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
@@ -80,7 +80,7 @@ fn is_replaced(service: &Service, setup: &Arc<ServiceClient>) -> bool {
     service.setup().is_none_or(|current| !Arc::ptr_eq(&current, setup))
 }
 
-/// Waits for a delay; forever without one.
+/// Waits for a delay, or forever without one.
 async fn wait_for_delay(delay: Option<Duration>) {
     match delay {
         Some(delay) => tokio::time::sleep(delay).await,
@@ -88,7 +88,7 @@ async fn wait_for_delay(delay: Option<Duration>) {
     }
 }
 
-/// Stores the list of a service. After an error the last list stays.
+/// Stores the list of a service. After an error, the last list stays.
 fn store_listing(
     remotes: &RemoteServices,
     service: &Service,

@@ -31,7 +31,7 @@ pub(super) enum DiscoveryError {
     /// The MCP server failed.
     #[error("{message}")]
     Tool {
-        /// Its error, cleaned and without the token; at most 500 characters.
+        /// The server's error, cleaned and without the token; at most 500 characters.
         message: String,
     },
     /// The answer of the MCP server is not a list.

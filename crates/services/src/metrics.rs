@@ -13,7 +13,7 @@ const BUCKET_SECONDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0
 #[derive(Debug)]
 pub struct ServiceMetrics(Mutex<RunCounts>);
 
-/// Counters of started runs, and of ended runs by their end.
+/// Counters of started runs, and of finished runs by their end.
 #[derive(Debug, Clone)]
 pub(super) struct RunCounts {
     pub(super) started: u64,

@@ -25,7 +25,7 @@ pub struct Service {
     /// Callers that wait for the result of the next discovery.
     refresh_waiters: Mutex<Vec<oneshot::Sender<DiscoveryResult>>>,
     pub(super) wake: Notify,
-    /// Counters of its started and ended runs.
+    /// Counters of the service's started and finished runs.
     pub metrics: ServiceMetrics,
 }
 
@@ -34,10 +34,10 @@ pub struct Service {
 pub struct ServiceClient {
     /// The configuration of the service.
     pub config: Config,
-    /// The client that sends requests to it.
+    /// The client that sends requests to the service.
     pub client: Client,
     secrets: Arc<Redactor>,
-    /// Set once the token of its keyring is registered as a secret.
+    /// Set once the token from the keyring is registered as a secret.
     token_registered: OnceCell<()>,
 }
 
@@ -104,7 +104,7 @@ impl Service {
         self.wake.notify_one();
     }
 
-    /// Removes its configuration.
+    /// Removes the service's configuration.
     pub(super) fn retire(&self) {
         self.setup.send_replace(None);
         self.wake.notify_one();
@@ -139,7 +139,7 @@ impl Service {
         self.queue.enter().await
     }
 
-    /// Returns a permit for a run that is in progress there already, regardless of the limit.
+    /// Returns a permit for a run that is already in progress at the service, regardless of the limit.
     pub fn enter_anyway(&self) -> Permit {
         self.queue.enter_anyway()
     }
@@ -153,12 +153,12 @@ impl Service {
         self.health.lock()
     }
 
-    /// Fetches its list, and returns the result.
+    /// Fetches the service's list, and returns the result.
     pub(super) async fn refresh(&self) -> DiscoveryResult {
         let (sender, receiver) = oneshot::channel();
         self.refresh_waiters.lock().push(sender);
         self.wake.notify_one();
-        // The task that fetches lists ends with the daemon only.
+        // The task that fetches lists ends only with the daemon.
         receiver.await.unwrap_or_else(|_| Err(DiscoveryError::Stopping.into()))
     }
 

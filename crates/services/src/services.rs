@@ -42,7 +42,7 @@ impl RemoteServices {
         Self { inner: Arc::new(Inner { listener, secrets, catalog, services }) }
     }
 
-    /// Applies the configuration of all services: fetches the lists of new and changed ones, and retires those that
+    /// Applies the configuration of all services: fetches the lists of new and changed services, and retires those that
     /// are missing.
     pub fn configure(&self, configs: &[Config]) {
         let known: Vec<String> = self.services().keys().cloned().collect();
@@ -54,7 +54,7 @@ impl RemoteServices {
                 self.service(&name).retire();
             }
         }
-        // The set of tools may depend on it.
+        // The set of tools may depend on the configuration.
         self.inner.listener.tools_changed();
     }
 
@@ -85,8 +85,8 @@ impl RemoteServices {
     fn offered(&self) -> Vec<(Arc<Service>, ToolEntry)> {
         let enabled = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
         let offered = enabled.flat_map(|(service, setup)| {
-            let listed = self.inner.catalog.listed(&service.name, &setup.config);
-            listed.into_iter().map(move |listed| (service.clone(), listed))
+            let entries = self.inner.catalog.entries(&service.name, &setup.config);
+            entries.into_iter().map(move |entry| (service.clone(), entry))
         });
         let mut offered: Vec<_> = offered.collect();
         offered.sort_by(|(_, left), (_, right)| left.tool.cmp(&right.tool));
@@ -95,18 +95,18 @@ impl RemoteServices {
 
     /// Returns the tools of all enabled services, sorted by name.
     pub fn tools(&self) -> Vec<ToolInfo> {
-        self.offered().into_iter().map(|(service, listed)| listed.tool(&service.name)).collect()
+        self.offered().into_iter().map(|(service, entry)| entry.tool(&service.name)).collect()
     }
 
-    /// Returns the names of these tools, sorted.
+    /// Returns the names of the tools of all enabled services, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.offered().into_iter().map(|(_, listed)| listed.tool).collect()
+        self.offered().into_iter().map(|(_, entry)| entry.tool).collect()
     }
 
-    /// Returns the tool of this name.
+    /// Returns the tool with this name.
     pub fn tool(&self, name: &str) -> Option<ToolInfo> {
-        let (service, listed) = self.offered().into_iter().find(|(_, listed)| listed.tool == name)?;
-        Some(listed.tool(&service.name))
+        let (service, entry) = self.offered().into_iter().find(|(_, entry)| entry.tool == name)?;
+        Some(entry.tool(&service.name))
     }
 
     /// Returns the address of a configured service.
@@ -117,7 +117,7 @@ impl RemoteServices {
 
     /// Returns the names of the tools of all enabled services.
     pub fn tool_names(&self) -> impl Iterator<Item = String> {
-        self.offered().into_iter().map(|(_, listed)| listed.tool)
+        self.offered().into_iter().map(|(_, entry)| entry.tool)
     }
 
     /// Returns the names that saved workflows have as tools, by their own names.

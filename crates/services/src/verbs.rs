@@ -1,4 +1,4 @@
-//! Answers of the verbs about remote services.
+//! Handlers of the verbs about remote services.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl RemoteServices {
         };
         let mut workflows = Vec::new();
         for (service, setup) in services.iter().filter(|(_, setup)| setup.config.enabled) {
-            let listed = self.inner.catalog.listed(&service.name, &setup.config);
-            workflows.extend(listed.iter().map(|listed| listed.info(&service.name)));
+            let entries = self.inner.catalog.entries(&service.name, &setup.config);
+            workflows.extend(entries.iter().map(|entry| entry.info(&service.name)));
         }
         workflows.sort_by(|left, right| left.tool.cmp(&right.tool));
         ListRemoteWorkflowsReply { success: true, remotes: self.remote_infos(&services), workflows, error: None }
@@ -95,29 +95,29 @@ impl RemoteServices {
             Some(RemoteIds { instance, correlation, .. }) => (instance, Some(correlation)),
             None => (verb.run_id.clone(), None),
         };
-        let refused =
+        let error_reply =
             |error: String| CheckWorkflowStatusReply { error: Some(error), ..CheckWorkflowStatusReply::default() };
         let services = match self.select_services(service.as_deref()) {
             Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return error_reply(error.to_string()),
         };
         let has_workflow = |(service, setup): &&ConfiguredService| {
-            let listed = self.inner.catalog.listed(&service.name, &setup.config);
-            listed.iter().any(|listed| listed.workflow.id == verb.workflow_id)
+            let entries = self.inner.catalog.entries(&service.name, &setup.config);
+            entries.iter().any(|entry| entry.workflow.id == verb.workflow_id)
         };
         let setup = match (services.as_slice(), services.iter().filter(has_workflow).collect::<Vec<_>>().as_slice()) {
             ([only], _) => &only.1,
             (_, [only]) => &only.1,
-            ([], _) => return refused("no remote service is configured and enabled".to_owned()),
+            ([], _) => return error_reply("no remote service is configured and enabled".to_owned()),
             (_, []) => {
-                return refused(format!(
-                    "no service has a workflow '{}'; list_remote_workflows tells which there are",
+                return error_reply(format!(
+                    "no service has a workflow '{}'; list_remote_workflows lists the available workflows",
                     verb.workflow_id
                 ));
             }
             (_, several) => {
                 let names: Vec<&str> = several.iter().map(|(service, _)| service.name.as_str()).collect();
-                return refused(format!(
+                return error_reply(format!(
                     "several services have this workflow; choose one with remote: {}",
                     names.join(", ")
                 ));
@@ -145,7 +145,7 @@ impl RemoteServices {
                 original_workflow_id: verb.workflow_id,
                 workflow_instance_id: instance,
                 correlation_id: correlation,
-                ..refused(error.to_string())
+                ..error_reply(error.to_string())
             },
         }
     }
@@ -172,7 +172,7 @@ impl RemoteServices {
                 enabled,
                 reachable,
                 last_discovery: discovered.map(clock::to_iso8601),
-                workflows: if enabled { self.inner.catalog.listed(&service.name, &setup.config).len() } else { 0 },
+                workflows: if enabled { self.inner.catalog.entries(&service.name, &setup.config).len() } else { 0 },
                 running,
                 queued,
                 skipped,
@@ -196,8 +196,9 @@ impl RemoteServices {
         let counted = |count: fn(&RunCounts) -> u64| samples(&|(service, _)| count(&service.metrics.counts()));
         let durations =
             services.iter().flat_map(|(service, _)| service.metrics.counts().duration_samples(&labels(service)));
-        let listed =
-            |(service, setup): &ConfiguredService| self.inner.catalog.listed(&service.name, &setup.config).len() as u64;
+        let workflow_count = |(service, setup): &ConfiguredService| {
+            self.inner.catalog.entries(&service.name, &setup.config).len() as u64
+        };
         let running = samples(&|(service, _)| service.counts().0 as u64);
         let queued = samples(&|(service, _)| service.counts().1 as u64);
         let up = samples(&|(service, _)| u64::from(service.health().reachable));
@@ -231,7 +232,7 @@ impl RemoteServices {
                 counted(|counts| counts.started),
             ),
             metric("up", "1 if the last discovery succeeded, otherwise 0.", Gauge, up),
-            metric("workflows_discovered", "Workflows that the service offers.", Gauge, samples(&listed)),
+            metric("workflows_discovered", "Workflows that the service offers.", Gauge, samples(&workflow_count)),
         ]
     }
 }

@@ -18,7 +18,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub(crate) struct Plan(Mutex<BTreeMap<u64, PlannedRun>>);
 
-/// A workflow to run.
+/// Workflow of a planned run.
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedWorkflow {
     /// A machine, by its definition.
@@ -52,7 +52,7 @@ impl Plan {
         for planned_run in self.0.lock().values_mut() {
             if let PlannedWorkflow::Machine(definition) = &mut planned_run.workflow {
                 let replaced = definition.to_string().replace(text, with);
-                *definition = serde_json::from_str(&replaced).expect("a definition with other paths");
+                *definition = serde_json::from_str(&replaced).expect("the definition stays valid JSON");
             }
         }
     }
@@ -63,7 +63,7 @@ impl Plan {
 }
 
 /// Begins each run at its time, and repeats the request until a daemon has accepted it.
-pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage>, folder: PathBuf) {
+pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage>, directory: PathBuf) {
     loop {
         let due = plan
             .0
@@ -81,8 +81,8 @@ pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage
         let (workflow_definition, workflow_file, workflow_name) = match planned_run.workflow {
             PlannedWorkflow::Machine(definition) => (Some(definition), None, None),
             PlannedWorkflow::Function(text) => {
-                let file = folder.join(format!("flow{number}.py"));
-                std::fs::write(&file, text).expect("a temporary file");
+                let file = directory.join(format!("flow{number}.py"));
+                std::fs::write(&file, text).expect("the temporary file is writable");
                 (None, Some(file.display().to_string()), Some("flow".to_owned()))
             }
         };
@@ -106,33 +106,33 @@ pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage
                 stage.log(|| format!("run {number} does not begin: {:?}", reply.error));
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
-            // The daemon has ended.
+            // The daemon has exited.
             Err(_) => return,
         }
     }
 }
 
-/// Answers each gate some time after its question.
+/// Answers each gate some time after it opens.
 pub(crate) async fn answer_gates(client: Client) {
     loop {
         tokio::time::sleep(RETRY_PAUSE).await;
         let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
-        let Ok(listed) = client.call(waiting).await else { return };
-        for run in listed.runs {
+        let Ok(reply) = client.call(waiting).await else { return };
+        for run in reply.runs {
             let answer = Decide { run_id: run.run_id, answer: "yes".to_owned(), ..Decide::default() };
-            // A refused answer is repeated as long as the run waits.
+            // A refused answer is repeated while the run waits.
             let _ = client.call(answer).await;
         }
     }
 }
 
 /// Returns the first request of a client in a directory.
-pub(crate) fn hello(folder: &Path) -> Hello {
-    let environment = [("HOME", folder.display().to_string()), ("PATH", "/usr/bin:/bin".to_owned())];
+pub(crate) fn hello(directory: &Path) -> Hello {
+    let environment = [("HOME", directory.display().to_string()), ("PATH", "/usr/bin:/bin".to_owned())];
     Hello {
         protocol_version: PROTOCOL_VERSION,
         client: "simulation".to_owned(),
-        cwd: Some(folder.display().to_string()),
+        cwd: Some(directory.display().to_string()),
         environment: Some(environment.map(|(name, value)| (name.to_owned(), value)).into()),
         person: false,
         peer: None,

@@ -1,4 +1,4 @@
-//! The simulated disk of the journal: writes that take time, fail while it is full, and may be lost with the daemon.
+//! The simulated disk of the journal: writes take time, fail while it is full, and may be lost with the daemon.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -33,7 +33,7 @@ pub(crate) struct SimulatedJournal {
     pub(crate) stage: Arc<Stage>,
 }
 
-/// The disk.
+/// The disk, with its pending writes.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) stored: MemoryJournal,
@@ -54,12 +54,12 @@ impl Disk {
         loop {
             let Some(write) = self.pending.lock().pop_front_if(|write| write.due <= now) else { return };
             stage.record_activity();
-            let written = match is_full {
+            let result = match is_full {
                 true => Err(AppendError::Storage(StorageError::Full(Box::new(io::Error::other("the disk is full"))))),
                 false => self.store(stage, write.append),
             };
-            // The daemon may have ended.
-            let _ = write.reply.send(written);
+            // The daemon may have exited.
+            let _ = write.reply.send(result);
         }
     }
 
@@ -84,12 +84,12 @@ impl Disk {
 
     /// Returns the runs of the journal.
     pub(crate) fn runs(&self) -> Vec<KnownRun> {
-        poll_ready(self.stored.runs(RunFilter::default())).expect("a journal in memory reads")
+        poll_ready(self.stored.runs(RunFilter::default())).expect("the journal in memory is readable")
     }
 
     /// Returns the history of a run.
     pub(crate) fn history(&self, run: &RunId) -> Vec<Record> {
-        poll_ready(self.stored.read(run, 1)).expect("a journal in memory reads")
+        poll_ready(self.stored.read(run, 1)).expect("the journal in memory is readable")
     }
 }
 
@@ -112,7 +112,7 @@ fn summarize(entry: &str) -> String {
 fn poll_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
-        Poll::Pending => unreachable!("a journal in memory never waits"),
+        Poll::Pending => unreachable!("the journal in memory never waits"),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use steplatch_daemon::WorkerSource;
 use steplatch_python::worker::LocalWorker;
 
-use crate::machine::Requests;
+use crate::computer::Requests;
 use crate::random::Random;
 use crate::stage::Stage;
 
@@ -35,8 +35,8 @@ const MAX_WORK_MS: u64 = 20;
 ///
 /// # Errors
 /// If writing fails.
-pub(crate) fn declare_project(folder: &Path) -> io::Result<()> {
-    std::fs::write(folder.join("steplatch.toml"), PROJECT)
+pub(crate) fn declare_project(directory: &Path) -> io::Result<()> {
+    std::fs::write(directory.join("steplatch.toml"), PROJECT)
 }
 
 /// Returns the text of a random function with the name `flow`.
@@ -96,7 +96,7 @@ impl WorkerSource for Workers {
     }
 }
 
-/// A worker process. Dropping it kills it.
+/// A worker process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     worker: LocalWorker,
@@ -112,7 +112,7 @@ impl WorkerProcess {
         Ok(Self { worker, stream, received: Vec::new(), replies: VecDeque::from([(stage.now(), greeting)]) })
     }
 
-    /// Executes the received requests, and sends the replies that are due. Returns false once the daemon has ended.
+    /// Executes the received requests, and sends the replies that are due. Returns false once the daemon has exited.
     pub(crate) fn run(&mut self, stage: &Stage) -> bool {
         let mut bytes = vec![0; 64 << 10];
         loop {
@@ -125,7 +125,7 @@ impl WorkerProcess {
         }
         while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
-            let line = String::from_utf8(line).expect("the daemon sends text");
+            let line = String::from_utf8(line).expect("the daemon sends UTF-8");
             let reply = self.worker.take(line.trim_end()).expect("the daemon sends requests");
             stage.record_activity();
             let due = stage.now() + Duration::from_millis(stage.random(|random| random.below(MAX_WORK_MS)));

@@ -1,13 +1,13 @@
-//! The product under one seeded schedule of faults: a daemon, its terminal hosts, and the link between two machines.
+//! Simulation of the product under a seeded schedule of faults: a daemon, its terminal hosts, and a link to a remote host.
 //!
 //! Owns the simulated world: its clock, its disk, its sockets, and the number of occurrences of each effect. Everything
 //! between the contract of the daemon and the requests to a terminal is product code: its engine, recovery, sessions,
 //! the client and the server of a terminal host with its ledger, and the link. Simulated are the programs in terminals
-//! ([`steplatch_terminal::Simulation`]), the disk of the journal, the latency of sockets, and the relay of the other
-//! machine.
+//! ([`steplatch_terminal::Simulation`]), the disk of the journal, the latency of sockets, and the relay on the remote
+//! computer.
 //!
 //! Each process has its own runtime on one thread, with a paused clock. The world moves the clocks in steps, lets the
-//! processes run one after another, carries the bytes between them with random delays, and ends, stops or cuts between
+//! processes run one after another, carries the bytes between them with random delays, and kills, stops or cuts between
 //! two steps. A kill drops the runtime: no part of the process runs any more, and its sockets close. Like `turmoil`
 //! this simulates whole processes and their network below tokio; it carries bytes over real sockets in this process,
 //! because the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace tokio in
@@ -17,10 +17,10 @@
 //! instant ([`interrupt`]), which a test enumerates.
 
 mod client;
+mod computer;
 mod disk;
 mod functions;
 mod limits;
-mod machine;
 mod machines;
 mod network;
 mod process;

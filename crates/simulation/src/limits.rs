@@ -22,7 +22,7 @@ const ALLOWANCE_MS: u64 = 3 * MAX_WRITE_MS + 4 * MAX_PAUSE_MS;
 /// Actions that may wait for a free terminal, or for other actions.
 const WAITING_TOOLS: [&str; 5] = ["open_terminal", "run_command", "run_graph", "run_workflow", "parallel"];
 
-/// A time in which the daemon could not act.
+/// A period in which the daemon could not act.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outage {
     pub(crate) from: Duration,
@@ -54,7 +54,7 @@ impl EndedItem<'_> {
         let overlap = |outage: &Outage| millis(outage.until).min(to).saturating_sub(millis(outage.from).max(from));
         let allowed = self.limit + ALLOWANCE_MS + outages.iter().map(overlap).sum::<u64>();
         let took = to - from;
-        (took > allowed).then(|| format!("{} took {took} ms, and its limit is {} ms", self.name, self.limit))
+        (took > allowed).then(|| format!("{} took {took} ms, although its limit is {} ms", self.name, self.limit))
     }
 }
 
@@ -88,11 +88,12 @@ fn check_run(run: &RunId, events: &[Event], outages: &[Outage]) -> Option<String
                     && limit.is_some_and(|limit| limit >= STATE_TIMEOUT * 1000)
                     && !WAITING_TOOLS.contains(&tool)
                 {
-                    return Some(format!("{step} ({tool}) took its whole limit, and nothing takes as long"));
+                    return Some(format!("{step} ({tool}) took its whole limit, although no action takes that long"));
                 }
-                let late = limit.and_then(|limit| EndedItem { name: step, from, to: *at, limit }.check_limit(outages));
-                if late.is_some() {
-                    return late;
+                let violation =
+                    limit.and_then(|limit| EndedItem { name: step, from, to: *at, limit }.check_limit(outages));
+                if violation.is_some() {
+                    return violation;
                 }
             }
             Event::Completed { at, .. } | Event::Failed { at, .. } | Event::Cancelled { at, .. } => {

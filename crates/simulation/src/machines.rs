@@ -4,14 +4,14 @@ use serde_json::{Map, Value, json};
 
 use crate::random::Random;
 
-/// Name of the machine that is not the daemon's.
+/// Configured name of the remote host.
 pub(crate) const REMOTE: &str = "box";
 
 /// Number of answers that a dialogue gives.
 pub(crate) const ANSWERS: u64 = 2;
 
-/// Placeholder for the directory of files, which the world replaces by a temporary one.
-pub(crate) const FOLDER: &str = "/simulated";
+/// Placeholder for the directory of files, which the world replaces with a temporary directory.
+pub(crate) const FILES_DIRECTORY: &str = "/simulated";
 
 /// Maximum depth of machines within machines.
 pub(crate) const MAX_DEPTH: u32 = 2;
@@ -39,7 +39,7 @@ pub(crate) const ACTIONS: [&str; 19] = [
     "parallel",
 ];
 
-/// Actions with an effect in a terminal or on a file, which may be on the other machine.
+/// Actions with an effect in a terminal or on a file, which may be on the remote host.
 pub(crate) const REMOTE_ACTIONS: [&str; 7] =
     ["open_terminal", "run_command", "send_input", "exit_terminal", "put_file", "get_file", "dialogue"];
 
@@ -55,7 +55,7 @@ pub(crate) fn machine(random: &mut Random, depth: u32) -> Value {
     chain(open_state.into_iter().chain(states).collect())
 }
 
-/// Returns a small machine around one action, on the local or on the other machine. The action has a terminal, and a
+/// Returns a small machine around one action, on the local or the remote computer. The action has a terminal, and a
 /// command with an effect.
 pub(crate) fn scenario(tool: &str, is_remote: bool) -> Value {
     let command = json!({"action": {"tool": "run_command", "params": {"command": "make"}}});
@@ -99,10 +99,10 @@ fn state_of(tool: &str, add_host: &dyn Fn(Value) -> Value, number: u64, inner: &
         "run_command" => add_host(json!({"command": "make"})),
         "send_input" => json!({"input_text": "yes\n"}),
         "await_output" => json!({"pattern": "done"}),
-        "put_file" => add_host(json!({"path": format!("{FOLDER}/{{run_id}}-{number}"), "content": "x"})),
-        "get_file" => {
-            add_host(json!({"path": format!("{FOLDER}/report"), "to": format!("{FOLDER}/{{run_id}}-{number}")}))
-        }
+        "put_file" => add_host(json!({"path": format!("{FILES_DIRECTORY}/{{run_id}}-{number}"), "content": "x"})),
+        "get_file" => add_host(
+            json!({"path": format!("{FILES_DIRECTORY}/report"), "to": format!("{FILES_DIRECTORY}/{{run_id}}-{number}")}),
+        ),
         "run_node" => json!({"node_id": "note", "input": "x"}),
         "run_graph" => json!({"graph_id": "notes", "input": "x"}),
         "dialogue" => {
@@ -200,7 +200,7 @@ mod tests {
         for _ in 0..500 {
             add_tools(&machine(&mut random, MAX_DEPTH), &mut tools);
         }
-        assert_eq!(simulated, tools, "random machines use other actions");
+        assert_eq!(simulated, tools, "random machines use all simulated actions");
     }
 
     #[test]

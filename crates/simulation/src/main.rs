@@ -1,5 +1,5 @@
 //! Schedules with random seeds, for as long as requested, or every fault at every instant of every action:
-//! `steplatch-simulation --minutes N`, `--seed S`, `--first COUNT` (the seeds from 0 on) or `--actions`.
+//! `steplatch-simulation --minutes N`, `--seed S`, `--first COUNT` (seeds starting at 0) or `--actions`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for developers, whose report is its output")]
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Simulates the schedules of successive seeds, from a random one on, until the time is up.
+/// Simulates the schedules of successive seeds, starting at a random one, until the time is up.
 fn random_schedules(minutes: u64) -> Result<Totals, Violation> {
     let deadline = Instant::now() + Duration::from_secs(60 * minutes);
     // The standard library draws the keys of its hashers from the system.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::stage::Stage;
 
-/// Maximum bytes of one read.
+/// Maximum number of bytes in one read.
 const MAX_READ_BYTES: usize = 64 << 10;
 
 /// A connection between two processes: the world's ends of their sockets.
@@ -16,7 +16,7 @@ const MAX_READ_BYTES: usize = 64 << 10;
 pub(crate) struct Connection {
     /// Number of the terminal host that serves the connection; 0 for a relay.
     pub(crate) host: usize,
-    /// True if the connection leads to another machine.
+    /// True if the connection leads to another computer.
     pub(crate) is_link: bool,
     client_socket: UnixStream,
     server_socket: UnixStream,
@@ -105,7 +105,7 @@ impl Direction {
         if self.is_ended && !self.is_shut {
             self.is_shut = true;
             stage.record_activity();
-            // The receiver may have ended too.
+            // The receiver may have exited too.
             let _ = to.shutdown(Shutdown::Both);
         }
     }

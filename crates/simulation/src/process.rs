@@ -1,4 +1,4 @@
-//! A simulated process: a separate runtime whose clock is stopped between steps.
+//! A simulated process: a separate runtime with a clock that is stopped between steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ const YIELD_COUNT: usize = 6;
 /// Real time between two checks of a blocking thread.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// A simulated process. Dropping it kills it: none of its tasks run any more.
+/// A simulated process. Dropping it kills the process: none of its tasks continues.
 #[derive(Debug)]
 pub(crate) struct Process {
     runtime: Runtime,
     blocking: Arc<BlockingThreads>,
-    /// The main task. The process ends with it.
+    /// The main task. The process exits with it.
     main: JoinHandle<()>,
     /// Reading of the process's clock at its start, which was at the time `started_at` of the world.
     origin: Instant,
@@ -61,7 +61,7 @@ impl Process {
                 ending.ended_count.fetch_add(1, Ordering::SeqCst);
             })
             .build();
-        let runtime = runtime.expect("the system has descriptors for a runtime");
+        let runtime = runtime.expect("the system has file descriptors for a runtime");
         let (main, origin) = {
             let _context = runtime.enter();
             (tokio::spawn(main()), Instant::now())
@@ -96,7 +96,7 @@ impl Process {
         }
     }
 
-    /// Gives the tasks their turns, without advancing the clock, until no blocking thread works.
+    /// Runs the tasks without advancing the clock, until no blocking thread works.
     fn settle(&self) {
         loop {
             self.runtime.block_on(async {

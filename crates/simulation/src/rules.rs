@@ -13,11 +13,11 @@ use crate::world::{Report, World};
 
 /// Reads the histories of machines in the journal. Functions have entries of another kind.
 fn histories(disk: &Disk) -> BTreeMap<RunId, Vec<Event>> {
-    let read = |run: &RunId| -> Option<Vec<Event>> {
+    let read_events = |run: &RunId| -> Option<Vec<Event>> {
         let records = disk.history(run).into_iter();
         records.map(|record| serde_json::from_str(&record.text).ok()).collect()
     };
-    disk.runs().into_iter().filter_map(|known| Some((known.run.clone(), read(&known.run)?))).collect()
+    disk.runs().into_iter().filter_map(|known| Some((known.run.clone(), read_events(&known.run)?))).collect()
 }
 
 /// Returns whether every run is over.
@@ -27,7 +27,7 @@ pub(crate) fn is_over(disk: &Disk) -> bool {
     disk.runs().iter().all(finished)
 }
 
-/// Returns the broken rule of runs that do not end.
+/// Returns the broken rule of unfinished runs.
 pub(crate) fn unfinished(disk: &Disk) -> String {
     let status = |(run, events): (&RunId, &Vec<Event>)| {
         let history: History = events.iter().collect();
@@ -43,7 +43,7 @@ pub(crate) fn unfinished(disk: &Disk) -> String {
 /// Checks the rules.
 ///
 /// # Errors
-/// If one is broken.
+/// If a rule is broken.
 pub(crate) fn check(world: &World) -> Result<Report, String> {
     let performed = world.stage.performed();
     let may_repeat = |key: &EffectKey| world.has_killed_hosts && opens_shared_terminal(key);
@@ -72,20 +72,20 @@ fn opens_shared_terminal(key: &EffectKey) -> bool {
 ///
 /// # Errors
 /// If the rule is broken.
-pub(crate) fn check_hosts(world: &World, machine: usize) -> Result<(), String> {
-    for host in world.running_hosts(machine).filter(|_| !world.has_lost_link) {
+pub(crate) fn check_hosts(world: &World, computer: usize) -> Result<(), String> {
+    for host in world.running_hosts(computer).filter(|_| !world.has_lost_link) {
         let open = world.stage.open_terminals(host);
         if open.is_empty() {
-            return Err(format!("host {host} keeps results for nothing"));
+            return Err(format!("host {host} runs without a terminal"));
         }
         if open.contains(&true) {
-            return Err(format!("a run has left open a terminal of host {host}"));
+            return Err(format!("a run has left a terminal of host {host} open"));
         }
     }
     Ok(())
 }
 
-/// Checks the outcomes of a run. Returns the number of unknown ones.
+/// Checks the outcomes of a run. Returns the number of unknown outcomes.
 fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &[Event]) -> Result<u32, String> {
     let mut tools: BTreeMap<&StepId, (&str, String)> = BTreeMap::new();
     let mut unknown = 0;
@@ -121,7 +121,9 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
                     }
                     Outcome::Finished { .. } => {
                         if let Some(effect) = effect_of(tool).filter(|effect| !was_performed(*effect)) {
-                            return Err(format!("{step} is recorded as a success, and {effect:?} was not performed"));
+                            return Err(format!(
+                                "{step} is recorded as a success, although {effect:?} was not performed"
+                            ));
                         }
                     }
                     Outcome::Unknown if world.has_killed_hosts || world.has_lost_link => unknown += 1,
@@ -130,7 +132,7 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
                     // The input may have closed its terminal.
                     Outcome::Unknown if world.stage.names_closed_terminal(&params) => unknown += 1,
                     Outcome::Unknown => {
-                        return Err(format!("{step} ({tool}) is recorded as unknown, and nothing was lost"));
+                        return Err(format!("{step} ({tool}) is recorded as unknown, although nothing was lost"));
                     }
                     Outcome::TimedOut => {}
                 }

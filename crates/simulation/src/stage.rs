@@ -135,9 +135,9 @@ impl Stage {
         self.0.lock().closed_terminals.iter().any(|terminal| text.contains(terminal.as_str()))
     }
 
-    /// Counts the files in `folder` that were written since the last call.
-    pub(crate) fn count_files(&self, folder: &Path) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    /// Counts the files in `directory` that were written since the last call.
+    pub(crate) fn count_files(&self, directory: &Path) {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             // An unfinished copy has another name.
             let is_of_run = name.split('-').next().is_some_and(|run| run.parse::<RunId>().is_ok());
@@ -147,7 +147,7 @@ impl Stage {
         }
     }
 
-    /// Records that all terminals of a host have ended with it.
+    /// Records that all terminals of a host have closed with it.
     pub(crate) fn lose_terminals(&self, host: usize) {
         let state = &mut *self.0.lock();
         state.closed_terminals.extend(state.open_terminals.remove(&host).unwrap_or_default().into_keys());

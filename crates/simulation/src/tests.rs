@@ -1,12 +1,12 @@
-//! Schedules of the test command: the same ones every time. `cargo xtask simulate` tries others.
+//! Schedules of the test command, the same in every execution. `cargo xtask simulate` tries others.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use super::*;
 
-/// Number of random schedules that have to break no rule.
+/// Number of random schedules that must not break a rule.
 const SCHEDULES: u64 = 24;
 
-/// Seeds that find a fault of `mutations`, with the fault. `cargo xtask simulate --mutations` shows it.
+/// Seeds that find a fault in `mutations`, with the fault. `cargo xtask simulate --mutations` verifies this.
 const FOUND: [(u64, &str); 5] = [
     (3, "an opening outside the ledger, or a result that is discarded before its record"),
     (14, "a shell that is closed before the result of its command is recorded"),
@@ -33,12 +33,12 @@ const FURTHER_SEEDS: [u64; 12] = [
     5_448_776_420_219_875_985,
 ];
 
-/// Number of faults of each scenario, at instants that are spread over all of them. The chore tries every fault at every
+/// Number of faults of each scenario, at instants spread over the whole scenario. The chore tries every fault at every
 /// instant.
 const FAULTS: u32 = 2;
 
 #[test]
-fn no_schedule_breaks_a_rule() {
+fn no_random_schedule_breaks_a_rule() {
     let mut total = Report::default();
     let found = FOUND.into_iter().map(|(seed, _)| seed).filter(|seed| *seed >= SCHEDULES);
     for seed in (0..SCHEDULES).chain(found).chain(FURTHER_SEEDS) {
@@ -53,13 +53,13 @@ fn no_schedule_breaks_a_rule() {
 }
 
 #[test]
-fn a_seed_replays_exactly() {
+fn seed_replays_exactly() {
     for seed in 0..3 {
         assert_eq!(without_names(schedule(seed)), without_names(schedule(seed)), "seed {seed}");
     }
 }
 
-/// Removes what differs in each execution: the ids of terminals, the names of steps of clients, temporary directories,
+/// Removes text that differs in each execution: terminal ids, step names of clients, temporary directories,
 /// and texts of the journal.
 fn without_names(schedule: Vec<String>) -> Vec<String> {
     const RANDOM_CHARS: usize = 26;
@@ -73,14 +73,14 @@ fn without_names(schedule: Vec<String>) -> Vec<String> {
 
 /// One fault between the request of an action and the end of its run.
 #[test]
-fn no_fault_at_an_instant_of_an_action_breaks_a_rule() {
+fn no_fault_during_an_action_breaks_a_rule() {
     let (mut schedules, mut effects) = (0_u32, 0);
     for (action, is_remote, faults) in scenarios() {
         let undisturbed = Interruption { action, is_remote, fault: Fault::KillDaemon, instant: u32::MAX };
         let report = interrupt(undisturbed).unwrap_or_else(|violation| panic!("{violation}"));
         assert!(report.instants > 3, "{action}: {report:?}");
         for number in 0..FAULTS {
-            // Others for each action.
+            // Use other faults for each action.
             let fault = faults[(schedules + number) as usize % faults.len()];
             let instant = report.instants * (number * 7 + schedules % 7) / (FAULTS * 7);
             let interruption = Interruption { fault, instant, ..undisturbed };

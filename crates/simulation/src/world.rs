@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use crate::client::{self, Plan, PlannedWorkflow};
+use crate::computer::{self, HostProcess, Hosts, Link, Requests};
 use crate::disk::{Disk, SimulatedJournal};
 use crate::functions::{self, WorkerProcess, Workers};
 use crate::limits::Outage;
-use crate::machine::{self, HostProcess, Hosts, Link, Requests};
-use crate::machines::{self, FOLDER, MAX_DEPTH, REMOTE};
+use crate::machines::{self, FILES_DIRECTORY, MAX_DEPTH, REMOTE};
 use crate::network::Connection;
 use crate::process::Process;
 use crate::random::Random;
@@ -31,17 +31,17 @@ use crate::stage::Stage;
 /// The name of the scenario of a function.
 const FUNCTION_SCENARIO: &str = "function";
 
-/// Number of the other machine. The daemon's machine is 0.
-pub(crate) const OTHER_MACHINE: usize = 1;
+/// Number of the remote computer. The daemon's computer is 0.
+pub(crate) const REMOTE_COMPUTER: usize = 1;
 
-/// The time of the world at its beginning.
+/// Initial time of the world.
 pub(crate) const START_TIME: Timestamp = Timestamp(1_700_000_000_000_000);
 
 /// Latest times of a fault and of an early fault, in milliseconds.
 const MAX_FAULT_MS: u64 = 60_000;
 const MAX_EARLY_FAULT_MS: u64 = 4000;
 
-/// Time within which every run has to be over.
+/// Time limit for all runs.
 const RUNS_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 
 /// Time after the end of the last run for pending work, and time after the end of the last daemon for hosts without
@@ -49,7 +49,7 @@ const RUNS_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 const SETTLE_TIME: Duration = Duration::from_secs(30);
 const LINGER_TIME: Duration = Duration::from_secs(1000);
 
-/// Time for which a host keeps results for the next daemon. No daemon connects to another machine only to discard
+/// Time for which a host keeps results for the next daemon. No daemon connects to a remote host only to discard
 /// results there.
 const RESULT_TIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -75,7 +75,7 @@ pub struct Report {
     pub effects: u32,
     /// Outcomes with an unknown result in the journal.
     pub unknown: u32,
-    /// Kills, restarts and stops of the daemon, kills and stops of hosts and workers, cuts of the link, and times of a
+    /// Kills, restarts and stops of the daemon, kills and stops of hosts and workers, cuts of the link, and periods with a
     /// full disk.
     pub faults: u32,
     /// Number of events until the last run ended.
@@ -96,7 +96,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Seed(seed) => write!(formatter, "seed {seed}"),
             Self::Interruption(Interruption { action, is_remote, fault, instant }) => {
-                let place = if *is_remote { " on another machine" } else { "" };
+                let place = if *is_remote { " on the remote computer" } else { "" };
                 write!(formatter, "{action}{place}, {fault:?} at instant {instant}")
             }
         }
@@ -108,7 +108,7 @@ impl fmt::Display for Origin {
 pub struct Interruption {
     /// The action of the language.
     pub action: &'static str,
-    /// True if the action uses the other machine.
+    /// True if the action uses the remote computer.
     pub is_remote: bool,
     /// The fault. It does not happen if the schedule ends before its instant.
     pub fault: Fault,
@@ -145,7 +145,7 @@ pub enum Fault {
     RestartDaemon,
     /// The daemon is stopped for a time (SIGSTOP).
     StopDaemon,
-    /// A terminal host is killed: that of the daemon's machine (0), or the other one (1).
+    /// The terminal host of the daemon's computer (0) or of the remote computer (1) is killed.
     KillHost(usize),
     /// A terminal host is stopped for a time.
     StopHost(usize),
@@ -153,9 +153,9 @@ pub enum Fault {
     KillWorkers,
     /// The workers of functions are stopped for a time.
     StopWorkers,
-    /// The link to the other machine is cut for a short time.
+    /// The link to the remote computer is cut for a short time.
     CutLink,
-    /// The link to the other machine is cut for so long that its session ends.
+    /// The link to the remote computer is cut until its session ends.
     EndLink,
     /// The disk is full for a time.
     FillDisk,
@@ -168,9 +168,9 @@ impl Fault {
         Self::RestartDaemon,
         Self::StopDaemon,
         Self::KillHost(0),
-        Self::KillHost(OTHER_MACHINE),
+        Self::KillHost(REMOTE_COMPUTER),
         Self::StopHost(0),
-        Self::StopHost(OTHER_MACHINE),
+        Self::StopHost(REMOTE_COMPUTER),
         Self::KillWorkers,
         Self::StopWorkers,
         Self::CutLink,
@@ -178,9 +178,12 @@ impl Fault {
         Self::FillDisk,
     ];
 
-    /// Returns whether the fault concerns the other machine.
+    /// Returns whether the fault concerns the remote computer.
     fn is_remote(self) -> bool {
-        matches!(self, Self::KillHost(OTHER_MACHINE) | Self::StopHost(OTHER_MACHINE) | Self::CutLink | Self::EndLink)
+        matches!(
+            self,
+            Self::KillHost(REMOTE_COMPUTER) | Self::StopHost(REMOTE_COMPUTER) | Self::CutLink | Self::EndLink
+        )
     }
 }
 
@@ -216,7 +219,7 @@ pub(crate) fn schedule(seed: u64) -> Vec<String> {
     world.stage.schedule().into_iter().chain(rule).collect()
 }
 
-/// Simulates the schedule of one action with one fault. Deterministic, as [`simulate`].
+/// Simulates the schedule of one action with one fault. Deterministic, like [`simulate`].
 ///
 /// # Errors
 /// If a rule is broken.
@@ -232,7 +235,7 @@ pub fn interrupt(interruption: Interruption) -> Result<Report, Violation> {
 }
 
 /// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on
-/// the other machine.
+/// the remote computer.
 pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
     let local = machines::ACTIONS.into_iter().chain([FUNCTION_SCENARIO]).map(|action| (action, false));
     let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
@@ -295,10 +298,10 @@ pub(crate) struct World {
     pub(crate) disk: Arc<Disk>,
     plan: Arc<Plan>,
     faults: Faults,
-    folder: TempDir,
+    directory: TempDir,
     requests: Arc<Requests>,
     daemon: Option<DaemonProcess>,
-    /// Time of the start of the next daemon, while there is none.
+    /// Start time of the next daemon, while none runs.
     daemon_due: Option<Duration>,
     hosts: Vec<HostProcess>,
     relays: Process,
@@ -309,7 +312,7 @@ pub(crate) struct World {
     started_host_count: usize,
     disk_full_until: Duration,
     cut_until: Duration,
-    /// Times in which the daemon could not act.
+    /// Periods in which the daemon could not act.
     pub(crate) outages: Vec<Outage>,
     down_since: Option<Duration>,
     /// True if an event happened in the last step.
@@ -326,17 +329,17 @@ pub(crate) struct World {
 impl World {
     fn new(random: Random, plan: Plan, faults: Faults) -> Self {
         let stage = Arc::new(Stage::new(random));
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let files = folder.path().join("files");
+        let directory = tempfile::tempdir().expect("the temporary directory is creatable");
+        let files = directory.path().join("files");
         let created = std::fs::create_dir(&files).and_then(|()| std::fs::write(files.join("report"), "x"));
-        created.and_then(|()| functions::declare_project(folder.path())).expect("a new directory");
-        plan.replace(FOLDER, &files.display().to_string());
+        created.and_then(|()| functions::declare_project(directory.path())).expect("the new directory is writable");
+        plan.replace(FILES_DIRECTORY, &files.display().to_string());
         Self {
             stage,
             disk: Arc::default(),
             plan: Arc::new(plan),
             faults,
-            folder,
+            directory,
             requests: Arc::default(),
             daemon: None,
             daemon_due: Some(Duration::ZERO),
@@ -358,7 +361,7 @@ impl World {
         }
     }
 
-    /// Simulates up to the end, and checks the rules.
+    /// Simulates the schedule to its end, and checks the rules.
     fn finish(mut self, origin: Origin) -> Result<Report, Violation> {
         match self.run() {
             Ok(report) => Ok(report),
@@ -376,18 +379,18 @@ impl World {
         }
         let instants = self.stage.event_count();
         self.advance(SETTLE_TIME);
-        // The last daemon leaves, and hosts without terminals and results follow.
+        // The last daemon exits, and hosts without terminals and results follow.
         self.end_daemon(false);
         self.daemon_due = None;
         self.advance(LINGER_TIME);
         let report = rules::check(self)?;
         rules::check_hosts(self, 0)?;
         self.advance(RESULT_TIME);
-        rules::check_hosts(self, OTHER_MACHINE)?;
+        rules::check_hosts(self, REMOTE_COMPUTER)?;
         Ok(Report { faults: self.fault_count, instants, ..report })
     }
 
-    /// Simulates for this time.
+    /// Simulates a period of time.
     fn advance(&mut self, time: Duration) {
         let until = self.stage.now() + time;
         let mut step = MIN_STEP;
@@ -418,7 +421,7 @@ impl World {
             }
         }
         self.run_hosts();
-        self.stage.count_files(&self.folder.path().join("files"));
+        self.stage.count_files(&self.directory.path().join("files"));
         self.relays.run_until(now, self.is_active);
         self.serve_requests();
         if now >= self.workers_stopped_until {
@@ -451,12 +454,12 @@ impl World {
         self.hosts.iter_mut().for_each(|host| host.process.run_until(now, is_active));
         while let Some(at) = self.hosts.iter().position(|host| host.process.is_over()) {
             let host = self.hosts.remove(at);
-            self.stage.log(|| format!("host {} ends by itself", host.number));
+            self.stage.log(|| format!("host {} exits by itself", host.number));
             self.handle_host_end(host);
         }
     }
 
-    /// Ends the connections of a host that has ended.
+    /// Closes the connections of a host that has exited.
     fn handle_host_end(&mut self, host: HostProcess) {
         let daemon_listener =
             host.daemon_listener.as_ref().and_then(|daemon_listener| daemon_listener.local_addr().ok());
@@ -470,8 +473,8 @@ impl World {
         }
         self.stage.record_activity();
         self.stage.lose_terminals(host.number);
-        if host.machine == OTHER_MACHINE {
-            self.requests.other.lock().host = None;
+        if host.computer == REMOTE_COMPUTER {
+            self.requests.remote.lock().host = None;
         }
         self.connections.retain(|connection| connection.host != host.number);
     }
@@ -482,47 +485,48 @@ impl World {
         for daemon_listener in listeners {
             self.start_host(0, Some(daemon_listener));
         }
-        let wants_host = std::mem::take(&mut self.requests.other.lock().wants_host);
-        if wants_host && self.requests.other.lock().host.is_none() {
-            self.start_host(OTHER_MACHINE, None);
+        let wants_host = std::mem::take(&mut self.requests.remote.lock().wants_host);
+        if wants_host && self.requests.remote.lock().host.is_none() {
+            self.start_host(REMOTE_COMPUTER, None);
         }
         for stream in std::mem::take(&mut *self.requests.workers.lock()) {
             self.stage.record_activity();
-            self.workers.push(WorkerProcess::start(&self.stage, stream).expect("a worker that greets"));
+            self.workers.push(WorkerProcess::start(&self.stage, stream).expect("the worker starts"));
         }
         let dials = std::mem::take(&mut *self.requests.dials.lock());
         for near in dials {
-            let (far, relay_end) = UnixStream::pair().expect("a pair of sockets");
-            let connection = Connection::new(0, true, near, far).expect("sockets without delay");
+            let (far, relay_end) = UnixStream::pair().expect("a pair of sockets is available");
+            let connection = Connection::new(0, true, near, far).expect("the sockets support non-blocking mode");
             self.connections.push(connection);
-            self.relays.spawn(machine::relay(relay_end, self.requests.clone()));
+            self.relays.spawn(computer::relay(relay_end, self.requests.clone()));
         }
     }
 
-    fn start_host(&mut self, machine: usize, daemon_listener: Option<std::os::unix::net::UnixListener>) {
+    fn start_host(&mut self, computer: usize, daemon_listener: Option<std::os::unix::net::UnixListener>) {
         self.started_host_count += 1;
         let name = format!("host-{}.sock", self.started_host_count);
-        let host_socket = self.folder.path().join(&name);
-        self.stage.log(|| format!("host {} of machine {machine} starts", self.started_host_count));
+        let host_socket = self.directory.path().join(&name);
+        self.stage.log(|| format!("host {} of computer {computer} starts", self.started_host_count));
         self.stage.record_activity();
-        if machine == OTHER_MACHINE {
-            self.requests.other.lock().host = Some((name, host_socket.clone()));
+        if computer == REMOTE_COMPUTER {
+            self.requests.remote.lock().host = Some((name, host_socket.clone()));
         }
         self.hosts.push(HostProcess::start(
             &self.stage,
-            (self.started_host_count, machine),
+            (self.started_host_count, computer),
             daemon_listener,
             host_socket,
         ));
     }
 
-    /// Connects new clients to the terminal hosts of the daemon's machine.
+    /// Connects new clients to the terminal hosts of the daemon's computer.
     fn join_connections(&mut self) {
         for host in &self.hosts {
             let Some(daemon_listener) = &host.daemon_listener else { continue };
             while let Ok((near, _)) = daemon_listener.accept() {
-                let far = UnixStream::connect(&host.host_socket).expect("a host listens as long as it lives");
-                let connection = Connection::new(host.number, false, near, far).expect("sockets without delay");
+                let far = UnixStream::connect(&host.host_socket).expect("a live host listens");
+                let connection =
+                    Connection::new(host.number, false, near, far).expect("the sockets support non-blocking mode");
                 self.connections.push(connection);
                 self.stage.record_activity();
             }
@@ -537,7 +541,7 @@ impl World {
         }
         self.stage.log(|| "a daemon starts".to_owned());
         self.stage.record_activity();
-        let folder = self.folder.path().to_owned();
+        let directory = self.directory.path().to_owned();
         let (stage, plan, requests) = (self.stage.clone(), self.plan.clone(), self.requests.clone());
         let journal = Arc::new(SimulatedJournal { disk: self.disk.clone(), stage: self.stage.clone() });
         let shutdown = Arc::<Mutex<Option<ShutdownHandle>>>::default();
@@ -545,33 +549,33 @@ impl World {
         let process = Process::start(now, move || async move {
             let hosts = vec![RemoteHostConfig { name: REMOTE.to_owned(), ssh: REMOTE.to_owned() }];
             let options = Options {
-                place: DaemonPaths::new(folder.join("state"), folder.join("run")),
+                place: DaemonPaths::new(directory.join("state"), directory.join("run")),
                 host: Starter::Custom(Arc::new(Hosts(requests.clone()))),
-                workers: WorkerStarter::Given(Arc::new(Workers(requests.clone()))),
+                workers: WorkerStarter::Custom(Arc::new(Workers(requests.clone()))),
                 runs: RetentionPolicy::default(),
                 configuration: watch::channel(Configuration { hosts, ..Configuration::default() }).1,
                 clock: Clock::of_runtime(START_TIME.after(now)),
                 substitutes: Substitutes { journal: Some(journal), transport: Some(Arc::new(Link(requests))) },
             };
-            let daemon = Daemon::start(options).await.expect("a daemon that starts");
+            let daemon = Daemon::start(options).await.expect("the daemon starts");
             stage.log(|| "the daemon has recovered its runs".to_owned());
             *handle.lock() = Some(daemon.stopper());
             let (run_client, gate_client) = (daemon.client(), daemon.client());
             tokio::spawn(async move {
-                // The daemon may end before it answers.
-                if run_client.call(client::hello(&folder)).await.is_ok()
-                    && gate_client.call(client::hello(&folder)).await.is_ok()
+                // The daemon may exit before it answers.
+                if run_client.call(client::hello(&directory)).await.is_ok()
+                    && gate_client.call(client::hello(&directory)).await.is_ok()
                 {
                     tokio::spawn(client::answer_gates(gate_client));
-                    client::begin_runs(run_client, plan, stage, folder).await;
+                    client::begin_runs(run_client, plan, stage, directory).await;
                 }
             });
-            daemon.serve().await.expect("a daemon that serves");
+            daemon.serve().await.expect("the daemon serves");
         });
         self.daemon = Some(DaemonProcess { process, shutdown });
     }
 
-    /// Ends the daemon: cleanly, or by a kill.
+    /// Ends the daemon, by a clean shutdown or a kill.
     fn end_daemon(&mut self, is_clean: bool) {
         let Some(daemon) = &self.daemon else { return };
         self.down_since.get_or_insert(self.stage.now());
@@ -621,16 +625,16 @@ impl World {
         match fault {
             Fault::KillDaemon => self.end_daemon(false),
             Fault::RestartDaemon => self.end_daemon(true),
-            Fault::KillHost(machine) => {
-                while let Some(at) = self.hosts.iter().position(|host| host.machine == machine) {
+            Fault::KillHost(computer) => {
+                while let Some(at) = self.hosts.iter().position(|host| host.computer == computer) {
                     self.has_killed_hosts = true;
                     let host = self.hosts.remove(at);
                     self.handle_host_end(host);
                 }
             }
-            Fault::StopHost(machine) => {
+            Fault::StopHost(computer) => {
                 let until = within(15_000);
-                let stopped = self.hosts.iter_mut().filter(|host| host.machine == machine);
+                let stopped = self.hosts.iter_mut().filter(|host| host.computer == computer);
                 stopped.for_each(|host| host.process.stop_until(until));
             }
             Fault::StopDaemon => {
@@ -655,8 +659,8 @@ impl World {
         }
     }
 
-    /// Returns the numbers of the hosts that run on a machine.
-    pub(crate) fn running_hosts(&self, machine: usize) -> impl Iterator<Item = usize> {
-        self.hosts.iter().filter(move |host| host.machine == machine).map(|host| host.number)
+    /// Returns the numbers of the hosts that run on a computer.
+    pub(crate) fn running_hosts(&self, computer: usize) -> impl Iterator<Item = usize> {
+        self.hosts.iter().filter(move |host| host.computer == computer).map(|host| host.number)
     }
 }

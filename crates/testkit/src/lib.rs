@@ -32,7 +32,7 @@ pub use home::{CommandOutput, Home, settle_fish};
 pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
-pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
+pub use steplatch_patience::{eventually, eventually_blocking, skip_test};
 
 /// Returns the path of an installed program from `PATH`.
 #[must_use]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, leave_out};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, skip_test};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -55,7 +55,7 @@ impl Rig {
     /// Creates a Temporal rig, with its own server and worker.
     pub(crate) fn on_temporal(case: &str) -> Option<Self> {
         let Some(programs) = Programs::find() else {
-            leave_out(&format!(
+            skip_test(&format!(
                 "{case} needs Temporal's server and steplatch-temporal; cargo xtask test installs them"
             ));
             return None;

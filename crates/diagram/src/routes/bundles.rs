@@ -11,9 +11,9 @@ pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> V
     for (from, card) in cards.iter().enumerate() {
         let begin = bundles.len();
         for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
-            let Way::To { state: to, late } = way else { continue };
+            let Way::To { state: to, is_timeout } = way else { continue };
             if let Some(bundle) = bundles[begin..].iter_mut().find(|bundle| bundle.to == to) {
-                bundle.rows.push((row, late));
+                bundle.rows.push((row, is_timeout));
                 continue;
             }
             let course = match (layers.layer_of[from], layers.layer_of[to]) {
@@ -24,7 +24,16 @@ pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> V
             };
             let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
             let side = if to_left { Side::Left } else { Side::Right };
-            bundles.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
+            bundles.push(Bundle {
+                from,
+                to,
+                rows: vec![(row, is_timeout)],
+                side,
+                course,
+                port: 0,
+                landing: 0.5,
+                lane: 0,
+            });
         }
         // The only line of a card leaves below, so that a chain of states forms a straight line.
         if let [bundle] = &mut bundles[begin..]
@@ -56,7 +65,7 @@ fn choose_loop_side(bundles: &mut [Bundle]) {
 /// Numbers the lines on each side of each card, and returns the numbers of ports on the left and on the right; a loop has two.
 pub(super) fn number_ports(bundles: &mut [Bundle], card_count: usize) -> Vec<(usize, usize)> {
     let mut ports = vec![(0, 0); card_count];
-    // From the last row up: the line of an upper row runs outside the lines of lower rows and crosses none of them.
+    // From the last row upwards: the line of an upper row runs outside the lines of lower rows and crosses none of them.
     for bundle in bundles.iter_mut().rev() {
         let (left, right) = &mut ports[bundle.from];
         let count = match bundle.side {

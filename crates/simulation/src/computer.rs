@@ -1,4 +1,4 @@
-//! The machines of a world: their terminal hosts, and the relay that carries connections from the daemon's machine.
+//! The computers of a world: their terminal hosts, and the relay for connections from the daemon's computer.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::process::Process;
 use crate::stage::{HostTerminals, Stage};
 
-/// Maximum number of open terminals of a machine: low, so that open requests wait.
+/// Maximum number of open terminals of a computer: low, so that open requests wait.
 const MAX_TERMINALS: usize = 4;
 
 /// Interval at which a relay checks for a terminal host.
@@ -27,9 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A terminal host: its process and its sockets.
 #[derive(Debug)]
 pub(crate) struct HostProcess {
-    /// The number among all hosts of the schedule.
+    /// Number of the host within the schedule, counted from 1.
     pub(crate) number: usize,
-    pub(crate) machine: usize,
+    pub(crate) computer: usize,
     pub(crate) process: Process,
     /// The listener that daemons connect to. The world forwards each connection to `host_socket`.
     pub(crate) daemon_listener: Option<UnixListener>,
@@ -37,49 +37,49 @@ pub(crate) struct HostProcess {
 }
 
 impl HostProcess {
-    /// Starts the terminal host of a machine, which listens at `host_socket`.
+    /// Starts the terminal host of a computer, which listens at `host_socket`.
     pub(crate) fn start(
         stage: &Arc<Stage>,
-        (number, machine): (usize, usize),
+        (number, computer): (usize, usize),
         daemon_listener: Option<UnixListener>,
         host_socket: PathBuf,
     ) -> Self {
-        let listener = UnixListener::bind(&host_socket).expect("a new socket");
-        listener.set_nonblocking(true).expect("a socket without delay");
+        let listener = UnixListener::bind(&host_socket).expect("the socket path is free");
+        listener.set_nonblocking(true).expect("the socket supports non-blocking mode");
         let simulation = Arc::new(HostTerminals { stage: stage.clone(), host: number });
         let process = Process::start(stage.now(), move || async move {
             let options = Options { most: MAX_TERMINALS, simulation: Some(simulation), ..Options::default() };
-            let terminals = Terminals::new(options).expect("terminals without orphans");
-            let listener = tokio::net::UnixListener::from_std(listener).expect("a listening socket");
+            let terminals = Terminals::new(options).expect("the terminals start");
+            let listener = tokio::net::UnixListener::from_std(listener).expect("the listener is valid");
             let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };
-            serve(listener, terminals, identity, Arc::default()).await.expect("a host that serves");
+            serve(listener, terminals, identity, Arc::default()).await.expect("the host serves");
         });
-        Self { number, machine, process, daemon_listener, host_socket }
+        Self { number, computer, process, daemon_listener, host_socket }
     }
 }
 
 /// Requests of processes to the world.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Listeners for which a daemon requests a terminal host on its machine.
+    /// Listeners for which a daemon requests a terminal host on its computer.
     pub(crate) hosts: Mutex<Vec<UnixListener>>,
-    /// The world's ends of new connections to the other machine.
+    /// The world's ends of new connections to the remote computer.
     pub(crate) dials: Mutex<Vec<UnixStream>>,
     /// Sockets of new workers.
     pub(crate) workers: Mutex<Vec<UnixStream>>,
-    pub(crate) other: Mutex<OtherMachine>,
+    pub(crate) remote: Mutex<RemoteComputer>,
 }
 
-/// The other machine, as its relays see it.
+/// The remote computer, as its relays see it.
 #[derive(Debug, Default)]
-pub(crate) struct OtherMachine {
-    /// Name and socket of the terminal host, if it runs.
+pub(crate) struct RemoteComputer {
+    /// Name and socket of the terminal host, if one runs.
     pub(crate) host: Option<(String, PathBuf)>,
     /// True if a relay waits for the start of a terminal host.
     pub(crate) wants_host: bool,
 }
 
-/// Starts the terminal hosts of the daemon's machine.
+/// Starts the terminal hosts of the daemon's computer.
 #[derive(Debug)]
 pub(crate) struct Hosts(pub(crate) Arc<Requests>);
 
@@ -91,7 +91,7 @@ impl HostStarter for Hosts {
     }
 }
 
-/// Connects to the other machine.
+/// Connects to the remote computer.
 #[derive(Debug)]
 pub(crate) struct Link(pub(crate) Arc<Requests>);
 
@@ -108,7 +108,7 @@ impl Transport for Link {
     }
 }
 
-/// Relays a connection to the terminal host of the other machine: a model of `steplatch host --stdio`, whose threads
+/// Relays a connection to the terminal host of the remote computer: a model of `steplatch host --stdio`, whose threads
 /// would ignore the simulated clock.
 pub(crate) async fn relay(stream: UnixStream, requests: Arc<Requests>) {
     // Ignore an error: the other side detects the end of the connection.
@@ -126,11 +126,11 @@ async fn try_relay(stream: UnixStream, requests: &Requests) -> io::Result<()> {
     }
     let request: serde_json::Value = serde_json::from_slice(&line)?;
     let (name, socket) = loop {
-        let host = requests.other.lock().host.clone();
+        let host = requests.remote.lock().host.clone();
         match host {
             Some(host) if request.get("open").is_none_or(|name| name == host.0.as_str()) => break host,
             None if request == "open_current" => {
-                requests.other.lock().wants_host = true;
+                requests.remote.lock().wants_host = true;
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             _ => return stream.write_all(b"\"gone\"\n").await,

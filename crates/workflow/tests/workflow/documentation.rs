@@ -236,17 +236,17 @@ fn documentation_has_every_key_and_every_parameter() {
 
         ### dialogue
 
-        Answer the questions of the program in the terminal by rules, in whatever order they come. It succeeds when `until` is
-        found; it fails at a question that no rule answers, at the program's end, and when the time is up.
+        Answer the questions of the program in the terminal by rules, in any order. Succeeds when `until` is
+        found; fails at a question that no rule answers, if the program exits, and at the timeout.
 
         | key | type | what |
         |---|---|---|
-        | `rules` | array, required | Answers to questions: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers) |
-        | `until` | string, array | Pattern that ends it, or several: {"field_equals": {"pattern": …}} states which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0 |
-        | `input_text` | string | Text that is typed first, such as the command that asks |
-        | `timeout` | number | Seconds that it may take in all (default 60) (0.1 to 3600.0) |
-        | `max_answers` | integer | Answers that it types at most (default 20) (1 to 200) |
-        | `session_id` | string | Terminal to work in (default: that of the run) |
+        | `rules` | array, required | Answers to questions: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (maximum number of answers) |
+        | `until` | string, array | Pattern or patterns that end the dialogue; test which one matched with {"field_equals": {"pattern": …}}. Without it, the shell's prompt or the exit of the program ends the dialogue, and the exit code must be 0 |
+        | `input_text` | string | Text to type first, such as the command that asks the questions |
+        | `timeout` | number | Maximum total time in seconds (default 60) (0.1 to 3600.0) |
+        | `max_answers` | integer | Maximum number of answers (default 20) (1 to 200) |
+        | `session_id` | string | Terminal to work in (default: the terminal of the run) |
 
         ### sleep
 
@@ -258,7 +258,7 @@ fn documentation_has_every_key_and_every_parameter() {
 
         ### set
 
-        Give variables values, of any form: each parameter is a variable. {name} stands for it from there on.
+        Set variables to values of any form: each parameter is a variable. Later states use it as {name}.
 
         ### return
 
@@ -270,23 +270,23 @@ fn documentation_has_every_key_and_every_parameter() {
 
         ### fail
 
-        Do not succeed: a state without a transition for that ends the run as failed, with this message.
+        Fail: without a transition for the failure, the run fails with this message.
 
         | key | type | what |
         |---|---|---|
-        | `message` | string, required | Message about what went wrong, for its readers |
+        | `message` | string, required | Message for readers: the reason for the failure |
 
         ### gate
 
-        Ask a person or an agent, and wait for the answer: it is the result's `answer`, and the variable of that name.
-        Without an answer in time, the state has timed out. The time of the run stands still meanwhile.
+        Ask a person or an agent, and wait for the answer, which is the result's `answer` and the variable `answer`.
+        Without an answer in time, the state times out. The clock of the run is stopped in the meantime.
 
         | key | type | what |
         |---|---|---|
-        | `prompt` | string, required | The question |
-        | `choices` | array | The choices; without them, any text is an answer |
-        | `form` | object | Form to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" \| "number" \| "integer" \| "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result |
-        | `timeout` | number | Seconds to wait (0 to 31536000; default: for ever) |
+        | `prompt` | string, required | Question to ask |
+        | `choices` | array | Possible answers; if omitted, any text is an answer |
+        | `form` | object | Form to fill in instead: {"type": "object", "properties": {NAME: {"type": "string" \| "number" \| "integer" \| "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result |
+        | `timeout` | number | Seconds to wait (0 to 31536000; default: no limit) |
         | `answered_by` | string | Person or agent that may answer: human (default), agent or anyone |
     "###]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the page has a section for run_workflow")]);

@@ -172,8 +172,8 @@ mod tests {
             (event("draft_ready", json!({"round": 1}), "03.000"), Some("draft_ready event round=1")),
             (event("graph_step_completed", json!({"step_id": "one"}), "03.000"), None),
         ] {
-            let reported = calls.record(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
-            let words = reported.map(|reported| reported.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
+            let line = calls.record(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
+            let words = line.map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
             assert_eq!(words.as_deref(), expected, "{}", event.event_type);
         }
         assert!(calls.oldest().is_none());

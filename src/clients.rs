@@ -1,8 +1,8 @@
-//! The MCP clients of this machine, and the steplatch entry in their configuration.
+//! The MCP clients of this computer, and the steplatch entry in their configuration.
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
 //! stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] compares every change with the intended one
-//! beforehand. [`file`] writes it atomically, and only if no other program wrote in the meantime.
+//! first. [`file`] writes it atomically, and only if no other program wrote in the meantime.
 
 pub(crate) mod edit;
 pub(crate) mod entry;
@@ -26,27 +26,27 @@ use crate::failure::Failure;
 
 /// A program that starts MCP servers.
 pub(crate) struct Client {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// Its name for people.
+    /// Name for people.
     pub(crate) label: &'static str,
     /// Programs whose presence shows an installed client.
     programs: &'static [&'static str],
     /// The directory whose presence shows an installed client.
-    folder: fn(&UserPaths) -> PathBuf,
+    directory: fn(&UserPaths) -> PathBuf,
     /// The user's configuration file.
     user: fn(&UserPaths) -> PathBuf,
     /// The project's configuration file, relative to the project; `None` if the client reads none.
     project: Option<&'static str>,
     /// The key of the user's file for entries of one project, by the project's path.
     projects: Option<&'static str>,
-    /// The format of its files.
+    /// Format of the client's files.
     pub(crate) format: Format,
-    /// The rules for tools, if the client has such.
+    /// Rules for tools, if the client supports them.
     pub(crate) rules: Option<ToolRules>,
-    /// The files with instructions to its agent.
+    /// Files with instructions to the client's agent.
     instructions: PartFiles,
-    /// Advice for those who have added the entry.
+    /// Advice after the entry was added.
     pub(crate) advice: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) type TextEdit = fn(&str) -> Result<(edit::Outcome, String), text::Unr
 /// Rules of a client for tools: their files, and the edits of those.
 pub(crate) struct ToolRules {
     files: PartFiles,
-    /// Has the client call the tools that only read without asking.
+    /// Lets the client call read-only tools without asking.
     pub(crate) allow_reading: TextEdit,
     /// Removes the rules about this server.
     pub(crate) remove: TextEdit,
@@ -101,7 +101,7 @@ impl Format {
     }
 }
 
-/// For whom an entry is.
+/// Scope of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scope {
@@ -126,27 +126,30 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "claude-code",
         label: "Claude Code",
         programs: &["claude"],
-        folder: UserPaths::claude_folder,
+        directory: UserPaths::claude_directory,
         user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
         project: Some(".mcp.json"),
         projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
         rules: Some(ToolRules {
             files: PartFiles {
-                user: Some(|around| around.claude_folder().join("settings.json")),
+                user: Some(|around| around.claude_directory().join("settings.json")),
                 project: ".claude/settings.json",
             },
             allow_reading: rules::allow_reading,
             remove: rules::remove_rules,
         }),
-        instructions: PartFiles { user: Some(|around| around.claude_folder().join("CLAUDE.md")), project: "CLAUDE.md" },
+        instructions: PartFiles {
+            user: Some(|around| around.claude_directory().join("CLAUDE.md")),
+            project: "CLAUDE.md",
+        },
         advice: Some("so that Claude Code does not ask before tools that only read: steplatch setup --allow-reading"),
     },
     Client {
         name: "codex",
         label: "Codex",
         programs: &["codex"],
-        folder: |around| around.codex.clone(),
+        directory: |around| around.codex.clone(),
         user: |around| around.codex.join("config.toml"),
         project: Some(".codex/config.toml"),
         projects: None,
@@ -159,7 +162,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "cursor",
         label: "Cursor",
         programs: &["cursor", "cursor-agent"],
-        folder: |around| around.home.join(".cursor"),
+        directory: |around| around.home.join(".cursor"),
         user: |around| around.home.join(".cursor/mcp.json"),
         project: Some(".cursor/mcp.json"),
         projects: None,
@@ -172,7 +175,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "vscode",
         label: "VS Code",
         programs: &["code"],
-        folder: |around| around.config.join("Code"),
+        directory: |around| around.config.join("Code"),
         user: |around| around.config.join("Code/User/mcp.json"),
         project: Some(".vscode/mcp.json"),
         projects: None,
@@ -185,7 +188,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "gemini",
         label: "Gemini CLI",
         programs: &["gemini"],
-        folder: |around| around.home.join(".gemini"),
+        directory: |around| around.home.join(".gemini"),
         user: |around| around.home.join(".gemini/settings.json"),
         project: Some(".gemini/settings.json"),
         projects: None,
@@ -205,7 +208,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "copilot",
         label: "Copilot CLI",
         programs: &["copilot"],
-        folder: |around| around.home.join(".copilot"),
+        directory: |around| around.home.join(".copilot"),
         user: |around| around.home.join(".copilot/mcp-config.json"),
         project: Some(".github/mcp.json"),
         projects: None,
@@ -225,11 +228,11 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "opencode",
         label: "OpenCode",
         programs: &["opencode"],
-        folder: |around| around.config.join("opencode"),
+        directory: |around| around.config.join("opencode"),
         user: |around| {
-            let folder = around.config.join("opencode");
-            let with_comments = folder.join("opencode.jsonc");
-            if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
+            let directory = around.config.join("opencode");
+            let with_comments = directory.join("opencode.jsonc");
+            if with_comments.exists() { with_comments } else { directory.join("opencode.json") }
         },
         project: Some("opencode.json"),
         projects: None,
@@ -242,7 +245,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "goose",
         label: "goose",
         programs: &["goose"],
-        folder: |around| around.config.join("goose"),
+        directory: |around| around.config.join("goose"),
         user: |around| around.config.join("goose/config.yaml"),
         project: None,
         projects: None,
@@ -255,7 +258,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "zed",
         label: "Zed",
         programs: &["zed", "zeditor"],
-        folder: |around| around.config.join("zed"),
+        directory: |around| around.config.join("zed"),
         user: |around| around.config.join("zed/settings.json"),
         project: Some(".zed/settings.json"),
         projects: None,
@@ -293,19 +296,19 @@ impl Client {
 
     /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its
     /// project files.
-    pub(crate) fn is_there(&self, scope: Scope, user_paths: &UserPaths) -> bool {
+    pub(crate) fn is_present(&self, scope: Scope, user_paths: &UserPaths) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
-        let own = exists((self.folder)(user_paths)) || exists((self.user)(user_paths));
+        let has_user_files = exists((self.directory)(user_paths)) || exists((self.user)(user_paths));
         let of_project =
             self.file(Scope::Project, user_paths).filter(|_| scope == Scope::Project).is_some_and(|file| {
-                let folder = file.parent().filter(|folder| *folder != user_paths.project);
-                exists(file.clone()) || folder.is_some_and(|folder| exists(folder.to_owned()))
+                let directory = file.parent().filter(|directory| *directory != user_paths.project);
+                exists(file.clone()) || directory.is_some_and(|directory| exists(directory.to_owned()))
             });
-        own || of_project || self.programs.iter().any(|program| user_paths.find(program).is_some())
+        has_user_files || of_project || self.programs.iter().any(|program| user_paths.find(program).is_some())
     }
 }
 
-/// The directories of a user and of their programs.
+/// Directories of a user and of the user's programs.
 #[derive(Debug, Clone)]
 pub(crate) struct UserPaths {
     /// The home directory.
@@ -327,15 +330,15 @@ impl UserPaths {
     ///
     /// # Errors
     /// If there is no `HOME`, or the working directory was removed.
-    pub(crate) fn look() -> Result<Self, Failure> {
+    pub(crate) fn from_environment() -> Result<Self, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let folder = |name: &str| variable(name).map(PathBuf::from);
-        let home = folder("HOME")
+        let directory = |name: &str| variable(name).map(PathBuf::from);
+        let home = directory("HOME")
             .ok_or_else(|| Failure::usage("HOME is not set, and clients keep their configuration there; set it"))?;
         Ok(Self {
-            config: folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
-            claude: folder("CLAUDE_CONFIG_DIR"),
-            codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            config: directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+            claude: directory("CLAUDE_CONFIG_DIR"),
+            codex: directory("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             project: std::env::current_dir()
                 .map_err(|error| Failure::system("the working directory cannot be found", &error))?,
             path: variable("PATH").unwrap_or_default(),
@@ -344,7 +347,7 @@ impl UserPaths {
     }
 
     /// Returns Claude Code's configuration directory.
-    fn claude_folder(&self) -> PathBuf {
+    fn claude_directory(&self) -> PathBuf {
         self.claude.clone().unwrap_or_else(|| self.home.join(".claude"))
     }
 
@@ -367,7 +370,7 @@ impl UserPaths {
 
 /// Returns the program of this name in a search path.
 pub(crate) fn program_in(path: &OsStr, program: &str) -> Option<PathBuf> {
-    std::env::split_paths(path).map(|folder| folder.join(program)).find(|path| is_program(path))
+    std::env::split_paths(path).map(|directory| directory.join(program)).find(|path| is_program(path))
 }
 
 pub(crate) fn is_program(path: &Path) -> bool {

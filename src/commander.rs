@@ -47,10 +47,10 @@ impl Commander {
         let daemon = front::reconnecting_client_at(place, "commander")?;
         let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-            let edited = Lines::edited(place.state().join(HISTORY_FILE));
-            edited.map_err(|error| Failure::system("this terminal cannot be used for lines", &error))?
+            let lines = Lines::with_editor(place.state().join(HISTORY_FILE));
+            lines.map_err(|error| Failure::system("this terminal cannot be used for lines", &error))?
         } else {
-            Lines::plain()
+            Lines::from_stdin()
         };
         Conversation::new(place, daemon, lines).converse().await
     }

@@ -105,7 +105,7 @@ enum Command {
     /// List and run the graphs of this project
     #[command(subcommand)]
     Graph(graphs::Graphs),
-    /// Add, check and list the other machines that terminals open on
+    /// Add, check and list remote hosts for terminals
     #[command(subcommand)]
     Hosts(hosts::HostsCommand),
     Cp(cp::Cp),
@@ -120,7 +120,7 @@ enum Command {
     Open(open::Open),
     /// Call nodes, graphs and workflows and answer gates, line by line
     Commander(Commander),
-    /// Register steplatch with the MCP clients on this machine
+    /// Register steplatch with the MCP clients on this computer
     Setup(setup::Setup),
     /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
@@ -129,7 +129,7 @@ enum Command {
     /// Find a newer version of steplatch
     #[command(subcommand, name = "self")]
     Own(self_check::SelfCommand),
-    /// Remove steplatch from clients, this machine and other machines
+    /// Remove steplatch from clients, this computer and remote hosts
     Uninstall(uninstall::Uninstall),
     /// Serve an MCP client on standard input and output, or over HTTP
     Mcp(mcp::Mcp),
@@ -162,7 +162,7 @@ Add one of these lines to the configuration of your shell:
 Ids and names come from the running daemon.";
 
 impl Arguments {
-    /// Returns the grammar of the command line, the same on every machine.
+    /// Returns the grammar of the command line, the same on every computer.
     pub(crate) fn grammar() -> clap::Command {
         examples::add(Self::command())
     }
@@ -212,7 +212,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let paths = match arguments.command {
         // An internal worker uses neither directories nor the environment.
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
-        // Its paths belong to the client on the remote machine.
+        // Its paths belong to the client on the remote computer.
         Command::Host(command) => return command.run().await,
         _ => front::daemon_paths(arguments.state_dir.as_deref())?,
     };
@@ -251,7 +251,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Config(command) => command.run().await,
         Command::Man(command) => command.run(),
         Command::Worker(command) => command.run(&paths),
-        Command::Host(_) => unreachable!("it ran above"),
+        Command::Host(_) => unreachable!("the host relay ran above"),
         Command::Completions { shell } => {
             let unknown = || Failure::usage(format!("there are no completions for {shell}"));
             print::bytes(&completion::script(&shell.to_string()).ok_or_else(unknown)?)?;
@@ -301,7 +301,7 @@ mod tests {
     fn every_printing_command_can_print_json() {
         let mut found = Vec::new();
         leaves(&Arguments::command(), "", &mut found);
-        assert!(found.len() > 20, "the tree is walked: {found:?}");
+        assert!(found.len() > 20, "too few commands were found: {found:?}");
         let mut without: Vec<&str> = found.iter().filter(|(_, json)| !json).map(|(words, _)| words.as_str()).collect();
         without.sort_unstable();
         // A command not on the list must have `--json`, and a command on the list must not.

@@ -127,7 +127,7 @@ pub(crate) fn remotes() -> ArgValueCompleter {
     })
 }
 
-/// Completes files and the names of other machines, followed by a colon.
+/// Completes files and the names of remote hosts, followed by a colon.
 pub(crate) fn files() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut candidates = PathCompleter::any().complete(current);
@@ -140,7 +140,7 @@ pub(crate) fn files() -> ArgValueCompleter {
     })
 }
 
-/// Completes the names of other machines.
+/// Completes the names of remote hosts.
 pub(crate) fn hosts() -> ArgValueCompleter {
     completer(|current| {
         let hosts = ask_daemon(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
@@ -171,8 +171,10 @@ fn complete_terminals(current: &str) -> Vec<CompletionCandidate> {
     });
     let mut candidates: Vec<_> = names.collect();
     if !current.is_empty() {
-        let named = sessions.iter().filter(|session| session.name.is_some());
-        candidates.extend(named.filter_map(|session| candidate(current, &session.session_id, Some(&session.command))));
+        let named_sessions = sessions.iter().filter(|session| session.name.is_some());
+        candidates.extend(
+            named_sessions.filter_map(|session| candidate(current, &session.session_id, Some(&session.command))),
+        );
     }
     candidates
 }

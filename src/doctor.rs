@@ -16,11 +16,11 @@ use crate::clients::{CLIENTS, Client, Scope, UserPaths, edit, file};
 use crate::failure::Failure;
 use crate::{front, print};
 
-/// The state of a finding.
+/// State of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
-    /// As it should be.
+    /// Working.
     Ok,
     /// Absent, which is not a problem.
     Absent,
@@ -33,15 +33,16 @@ pub(crate) enum State {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// The section.
+    /// Section of the report.
     pub(crate) section: &'static str,
-    /// The subject.
+    /// Subject of the finding.
     pub(crate) about: String,
-    /// The state.
+    /// State of the subject.
     pub(crate) state: State,
-    /// The state in words.
-    pub(crate) said: String,
-    /// The fix, if there is one.
+    /// Description of the state.
+    #[serde(rename = "said")]
+    pub(crate) message: String,
+    /// Suggested fix, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fix: Option<String>,
 }
@@ -57,23 +58,23 @@ impl Checks {
         Self { section, checks: Vec::new() }
     }
 
-    fn add(&mut self, about: &str, state: State, said: impl Into<String>, fix: Option<String>) {
-        self.checks.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), fix });
+    fn add(&mut self, about: &str, state: State, message: impl Into<String>, fix: Option<String>) {
+        self.checks.push(Check { section: self.section, about: about.to_owned(), state, message: message.into(), fix });
     }
 
-    fn good(&mut self, about: &str, message: impl Into<String>) {
+    fn add_good(&mut self, about: &str, message: impl Into<String>) {
         self.add(about, State::Ok, message, None);
     }
 
-    fn absent(&mut self, about: &str, message: impl Into<String>) {
+    fn add_absent(&mut self, about: &str, message: impl Into<String>) {
         self.add(about, State::Absent, message, None);
     }
 
-    fn warn(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
+    fn add_warning(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
         self.add(about, State::Warning, message, Some(fix.into()));
     }
 
-    fn problem(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
+    fn add_problem(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
         self.add(about, State::Problem, message, Some(fix.into()));
     }
 }
@@ -88,7 +89,7 @@ pub(crate) async fn examine(
     selected_clients: &[String],
     mut report: impl FnMut(&[Check]) -> Result<(), Failure>,
 ) -> Result<Vec<Check>, Failure> {
-    let user_paths = UserPaths::look()?;
+    let user_paths = UserPaths::from_environment()?;
     let own_entry = OwnEntry::find(&user_paths)?;
     let mut findings = Vec::new();
     let mut finish = |checks: Checks| {
@@ -96,7 +97,7 @@ pub(crate) async fn examine(
         findings.extend(checks.checks);
         Ok::<_, Failure>(())
     };
-    finish(machine::check_machine(&user_paths, &own_entry, daemon_paths))?;
+    finish(machine::check_computer(&user_paths, &own_entry, daemon_paths))?;
     finish(reach::settings().await)?;
     finish(reach::daemon(daemon_paths).await)?;
     finish(check_server(&own_entry, daemon_paths).await)?;
@@ -114,7 +115,7 @@ async fn check_server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Check
         let command = probe::Command { program: &own_entry.program, arguments: &arguments, environment: &[] };
         match probe::probe_server(command, era).await {
             Ok(server) => check_answer(&mut checks, about, &server),
-            Err(reason) => checks.problem(
+            Err(reason) => checks.add_problem(
                 about,
                 reason,
                 "see its log with: steplatch -v mcp, and check the daemon with: steplatch daemon status",
@@ -137,9 +138,13 @@ fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
         print::duration(server.ended)
     );
     if server.ended > MAX_END_TIME {
-        checks.warn(about, message, "it should end as soon as its client disconnects; check the load of this machine");
+        checks.add_warning(
+            about,
+            message,
+            "it should end as soon as its client disconnects; check the load of this computer",
+        );
     } else {
-        checks.good(about, message);
+        checks.add_good(about, message);
     }
 }
 
@@ -165,7 +170,7 @@ async fn check_clients(user_paths: &UserPaths, own_entry: &OwnEntry, selected_cl
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
-                    checks.problem(&about, format!("{}: {error}", user_paths.display_path(&path)), "fix the file");
+                    checks.add_problem(&about, format!("{}: {error}", user_paths.display_path(&path)), "fix the file");
                     has_entry = true;
                     continue;
                 }
@@ -187,23 +192,23 @@ async fn check_clients(user_paths: &UserPaths, own_entry: &OwnEntry, selected_cl
                 Err(error) => {
                     has_entry = true;
                     let message = format!("{} cannot be read: {error}", user_paths.display_path(&path));
-                    checks.problem(&about, message, "fix the file; the client cannot read it either");
+                    checks.add_problem(&about, message, "fix the file; the client cannot read it either");
                 }
             }
         }
-        match (has_entry, client.is_there(Scope::User, user_paths), selected_clients.is_empty()) {
+        match (has_entry, client.is_present(Scope::User, user_paths), selected_clients.is_empty()) {
             (true, ..) => {}
             (false, true, true) => {
-                checks.warn(
+                checks.add_warning(
                     client.label,
                     "has no entry for steplatch",
                     format!("add it with: {}", setup_command(client, Scope::User)),
                 );
             }
-            (false, false, true) => checks.absent(client.label, "not found"),
+            (false, false, true) => checks.add_absent(client.label, "not found"),
             (false, _, false) => {
                 let setup = setup_command(client, Scope::User);
-                checks.problem(client.label, "has no entry for steplatch", format!("add it with: {setup}"));
+                checks.add_problem(client.label, "has no entry for steplatch", format!("add it with: {setup}"));
             }
         }
     }
@@ -228,36 +233,36 @@ async fn check_entry(
     let Some(command) = &found.command else {
         match &found.url {
             Some(url) => match reach::check_address(url).await {
-                Ok(()) => checks.good(about, format!("connects to {url}, which accepts connections")),
-                Err(reason) => checks.problem(
+                Ok(()) => checks.add_good(about, format!("connects to {url}, which accepts connections")),
+                Err(reason) => checks.add_problem(
                     about,
                     format!("connects to {url}, and {reason}"),
                     format!("start it with: steplatch serve, or remove the entry and run: {setup}"),
                 ),
             },
-            None => checks.problem(about, "has an entry that starts nothing", format!("fix it with: {setup}")),
+            None => checks.add_problem(about, "has an entry that starts nothing", format!("fix it with: {setup}")),
         }
         return;
     };
     let Some(program) = user_paths.find(command) else {
         let message = format!("starts '{description}': program not found");
-        return checks.problem(about, message, format!("fix it with: {setup}"));
+        return checks.add_problem(about, message, format!("fix it with: {setup}"));
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
     match probe::probe_server(command, probe::Era::Handshake).await {
         Err(reason) => {
-            checks.problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"));
+            checks.add_problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"));
         }
         Ok(server) if server.name != NAME => {
             let message = format!("starts '{description}', which is another server: {}", print::visible(&server.name));
-            checks.problem(about, message, format!("fix it with: {setup}"));
+            checks.add_problem(about, message, format!("fix it with: {setup}"));
         }
         Ok(server) if server.version != env!("CARGO_PKG_VERSION") || !is_this_program(&program, own_entry) => {
             let message = format!("starts another steplatch ({}): '{description}'", print::visible(&server.version));
-            checks.warn(about, message, format!("to start this one: {setup}"));
+            checks.add_warning(about, message, format!("to start this one: {setup}"));
         }
-        Ok(server) => checks.good(about, format!("starts '{description}': {} tools", server.tools)),
+        Ok(server) => checks.add_good(about, format!("starts '{description}': {} tools", server.tools)),
     }
 }
 

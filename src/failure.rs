@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(plain.document(), json!({"success": false, "error": "the daemon went away"}));
         let reply = json!({"success": false, "error": "no 'x'", "available": ["y"]});
         assert_eq!(Failure::usage("there is no 'x'").with(&reply).document(), reply, "the daemon's own words stay");
-        let silent = Failure::work("closed").with(&json!({"pid": null, "error": null}));
-        assert_eq!(silent.document(), json!({"pid": null, "error": "closed", "success": false}));
+        let failure = Failure::work("closed").with(&json!({"pid": null, "error": null}));
+        assert_eq!(failure.document(), json!({"pid": null, "error": "closed", "success": false}));
     }
 }

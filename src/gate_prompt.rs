@@ -11,7 +11,7 @@ use steplatch_workflow::{Field, Form};
 use crate::print::visible;
 use crate::question::{is_shown_whole, parse_choice};
 
-/// A question, and the part of its answer so far.
+/// Question with its partial answer.
 #[derive(Debug, Clone)]
 pub(crate) struct GatePrompt {
     gate: GateInfo,
@@ -66,7 +66,7 @@ impl GatePrompt {
     }
 
     /// Returns whether an empty line leaves the question open, instead of leaving a field empty.
-    pub(crate) fn may_be_left(&self) -> bool {
+    pub(crate) fn can_skip(&self) -> bool {
         if !self.is_whole {
             return true;
         }
@@ -153,7 +153,7 @@ impl GatePrompt {
 
     /// Handles the rejection of an answer: the next prompt asks for the passphrase if it is missing or wrong, otherwise
     /// for the whole answer. Returns the message to show; the first request for a passphrase needs none.
-    pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
+    pub(crate) fn handle_rejection(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let is_first_request = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {
             self.step = Step::Passphrase(Box::new(AnswerGate { passphrase: None, ..answer }));
@@ -253,17 +253,20 @@ mod tests {
         let gate = GateInfo { choices: vec!["yes".to_owned(), "no".to_owned()], ..GateInfo::default() };
         let mut asking = GatePrompt::new(gate);
         let answer = asking.line("2").unwrap().unwrap();
-        let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
-        assert_eq!(asking.refused(answer, &wanted), None);
+        let passphrase_request = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
+        assert_eq!(asking.handle_rejection(answer, &passphrase_request), None);
         assert!(asking.is_secret() && asking.prompt() == "the approver's passphrase:");
         assert!(asking.line("").is_err());
-        let again = asking.line("1").unwrap().unwrap();
-        assert_eq!((again.answer.as_str(), again.passphrase), ("no", Some(Passphrase("1".to_owned()))));
-        let wrong = asking.line("1").unwrap().unwrap();
-        assert!(asking.refused(wrong, &wanted).is_some());
+        let answer_with_passphrase = asking.line("1").unwrap().unwrap();
+        assert_eq!(
+            (answer_with_passphrase.answer.as_str(), answer_with_passphrase.passphrase),
+            ("no", Some(Passphrase("1".to_owned())))
+        );
+        let wrong_answer = asking.line("1").unwrap().unwrap();
+        assert!(asking.handle_rejection(wrong_answer, &passphrase_request).is_some());
         assert!(asking.is_secret());
-        let other = asking.line("1").unwrap().unwrap();
-        assert!(asking.refused(other, &AnswerGateReply::default()).is_some());
+        let other_answer = asking.line("1").unwrap().unwrap();
+        assert!(asking.handle_rejection(other_answer, &AnswerGateReply::default()).is_some());
         assert_eq!(asking.prompt(), "your answer, by number or text:");
     }
 }

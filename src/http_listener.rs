@@ -29,7 +29,7 @@ pub(crate) struct ListenOptions {
     #[arg(long)]
     port: Option<u16>,
 
-    /// Address to listen on; other machines can reach any address but loopback [default: 127.0.0.1]
+    /// Address to listen on; other computers can reach any address but loopback [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
 
@@ -77,7 +77,7 @@ impl ListenOptions {
         let address = server.address();
         if !address.ip().is_loopback() {
             print::remark(&format!(
-                "other machines can reach {address}, and the connection is not encrypted: put a proxy with TLS before it, and \
+                "other computers can reach {address}, and the connection is not encrypted: put a proxy with TLS before it, and \
                  allow its name with --allow-host"
             ));
         }

@@ -28,11 +28,11 @@ pub(crate) enum Source {
 
 impl Source {
     /// Returns the person at this terminal, or standard input with `script`.
-    pub(crate) fn here(script: bool) -> Result<Self, Failure> {
+    pub(crate) fn select(script: bool) -> Result<Self, Failure> {
         if script {
             return Ok(Self::Script);
         }
-        Person::here()
+        Person::at_terminal()
             .map(Self::Person)
             .ok_or_else(|| Failure::usage("a passphrase needs a terminal on standard input; scripts use --stdin"))
     }
@@ -49,7 +49,7 @@ impl Source {
 /// Asks a person for a passphrase, without echo. The echo stays off until [`Person::end_question`].
 pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphrase, Failure> {
     let mut interrupted = signal(SignalKind::interrupt())?;
-    person.listen_unseen();
+    person.listen_without_echo();
     print::ask(question)?;
     let line = tokio::select! {
         line = person.line() => line,

@@ -22,7 +22,7 @@ pub(crate) async fn terminal(paths: &DaemonPaths, id: Option<String>) -> Result<
         return Ok(id);
     }
     let missing_message = "no terminal was given; list terminals with: steplatch terminal list";
-    if Person::here().is_none() {
+    if Person::at_terminal().is_none() {
         return Err(Failure::usage(missing_message));
     }
     let sessions = front::ask(paths, ListTerminalSessions {}).await?.sessions;
@@ -39,7 +39,7 @@ pub(crate) async fn run(paths: &DaemonPaths, id: Option<String>) -> Result<Strin
         return runs::find(paths, &id).await;
     }
     let missing_message = "no run was given; list runs with: steplatch runs list";
-    if Person::here().is_none() {
+    if Person::at_terminal().is_none() {
         return Err(Failure::usage(missing_message));
     }
     let runs = runs::list_runs(paths, None, None, MAX_RUNS).await?;

@@ -92,14 +92,14 @@ pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Returns whether standard output has colours.
-pub(crate) fn coloured() -> bool {
+pub(crate) fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
 /// Formats lines like [`line`], for callers that write to the terminal of standard output themselves.
 pub(crate) fn as_printed(lines: &[String]) -> String {
     let text: String = lines.iter().map(|line| format!("{}\n", harmless(line))).collect();
-    if coloured() { text } else { anstream::adapter::strip_str(&text).to_string() }
+    if is_coloured() { text } else { anstream::adapter::strip_str(&text).to_string() }
 }
 
 /// Clears the terminal of standard output, including the scrollback.
@@ -243,7 +243,7 @@ pub(crate) fn duration(time: Duration) -> String {
 pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
     let begin: jiff::Timestamp = begin.parse().ok()?;
     let end = end.map_or_else(|| Ok(jiff::Timestamp::now()), str::parse).ok()?;
-    // The time is zero if the clock was set back in between.
+    // The time is zero if the clock was set back in the meantime.
     Some(Duration::try_from(end.duration_since(begin)).unwrap_or_default())
 }
 
@@ -325,7 +325,7 @@ fn wrapped_line(line: &str, max_columns: usize, long_word: LongWord) -> Vec<Stri
 const MIN_WRAP_COLUMNS: usize = 24;
 
 /// Makes a text [`visible`], and wraps it if standard output is a terminal. Lines after the first begin with `indent`
-/// blanks.
+/// spaces.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     let max_columns = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_WRAP_COLUMNS));
     wrapped(text, max_columns).join(&format!("\n{}", " ".repeat(indent)))
@@ -353,10 +353,10 @@ fn message_rows(message: &str, label: usize, width: Option<usize>) -> String {
     rows.join("\n").replace(NO_BREAK_SPACE, " ")
 }
 
-/// Blank at which no row is wrapped.
+/// Space at which no row is wrapped.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// Replaces blanks in commands of this program by no-break spaces, so that people can copy the commands.
+/// Replaces spaces in commands of this program by no-break spaces, so that people can copy the commands.
 fn protect_commands(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut is_command = false;
@@ -404,7 +404,7 @@ pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -
         let line = columns.map_or_else(|| line.to_owned(), |columns| fitted(line, columns));
         let Some(word) = row.get(state) else { return line };
         let style = if index == 0 { QUIET } else { state_style(word) };
-        // Two blanks precede the state.
+        // Two spaces precede the state.
         match line.find(&format!("  {word}")) {
             _ if index == 0 => format!("{style}{line}{style:#}"),
             Some(start) if style != Style::new() => {
@@ -430,7 +430,7 @@ fn state_style(state: &str) -> Style {
     }
 }
 
-/// Formats rows of cells as columns with two blanks between them and none at the end.
+/// Formats rows of cells as columns with two spaces between them and none at the end.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
@@ -448,10 +448,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminal_receives_no_control_sequences() {
+    fn control_sequences_are_replaced() {
         let text = "one\ttwo\r\nthree\rfour\n\x1b]52;c;ZXZpbA==\x07\x1b[2J\u{9b}2J\u{202e}x";
-        let shown = harmless(text);
-        assert_eq!(shown, "one\ttwo\nthree⏎four\n␛]52;c;ZXZpbA==␇␛[2J·2J·x");
+        let shown_text = harmless(text);
+        assert_eq!(shown_text, "one\ttwo\nthree⏎four\n␛]52;c;ZXZpbA==␇␛[2J·2J·x");
         assert_eq!(harmless("\x1b[1mstrong\x1b[0m \x1b[8mhidden"), "\x1b[1mstrong\x1b[0m ␛[8mhidden\x1b[0m");
         assert_eq!(harmless("\x1b[31mred"), "\x1b[31mred\x1b[0m", "later output is not red");
         let json = serde_json::to_string(&serde_json::json!({"a": text})).unwrap();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn list_colours_meaningful_states() {
+    fn list_colours_final_and_waiting_states() {
         let rows = [["ID", "STATE", "ABOUT"], ["a", "failed", "failed twice"], ["b", "running", "x"]]
             .map(|row| row.map(str::to_owned).to_vec());
         let lines = list(&rows, 1, Some(16));
@@ -472,25 +472,28 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_formatted_for_people() {
-        let said = |micros| duration(Duration::from_micros(micros));
-        assert_eq!(said(340), "340 µs");
-        assert_eq!(said(12_345), "12 ms");
-        assert_eq!(said(1_234_567), "1.2 s");
-        assert_eq!(said(185_000_000), "3 min 5 s");
+    fn durations_have_units() {
+        let formatted = |micros| duration(Duration::from_micros(micros));
+        assert_eq!(formatted(340), "340 µs");
+        assert_eq!(formatted(12_345), "12 ms");
+        assert_eq!(formatted(1_234_567), "1.2 s");
+        assert_eq!(formatted(185_000_000), "3 min 5 s");
     }
 
     #[test]
-    fn moments_are_formatted_for_people() {
-        let before = |seconds: i64| {
+    fn times_are_relative_or_local_dates() {
+        let ago_text = |seconds: i64| {
             let timestamp = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
             ago(&timestamp.to_string())
         };
-        assert_eq!(before(0), "just now");
-        assert_eq!(before(-60), "just now", "even by a clock that is ahead of ours");
-        assert_eq!(before(125), "2 min ago");
-        assert_eq!(before(7300), "2 h ago");
-        assert!(ago("2020-02-02T10:00:00.000Z").starts_with("2020-02-0"), "the day in the zone of this machine");
+        assert_eq!(ago_text(0), "just now");
+        assert_eq!(ago_text(-60), "just now", "a future timestamp counts as the present");
+        assert_eq!(ago_text(125), "2 min ago");
+        assert_eq!(ago_text(7300), "2 h ago");
+        assert!(
+            ago("2020-02-02T10:00:00.000Z").starts_with("2020-02-0"),
+            "earlier days are shown as a date in the local zone"
+        );
         let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(-11));
         assert_eq!(local_time_in("2020-02-01T10:00:59.123Z", &zone), "2020-01-31 23:00:59");
         assert_eq!(ago("once\n"), "once⏎");
@@ -515,10 +518,10 @@ mod tests {
             message_rows(message, 7, Some(40)),
             "there is no workflow 'nope';\n       steplatch workflow load saves one\n  nope  a line of its own, which is\n    longer\nend"
         );
-        assert_eq!(message_rows(message, 7, None), message, "a program reads whole lines");
+        assert_eq!(message_rows(message, 7, None), message, "without a width, lines are not wrapped");
         let command = "detached; the terminal keeps running: steplatch terminal attach shared";
         let rows = "detached; the terminal keeps running:\n  steplatch terminal attach shared";
-        assert_eq!(message_rows(command, 0, Some(66)), rows, "commands are copied");
+        assert_eq!(message_rows(command, 0, Some(66)), rows, "a command is not wrapped");
         let address = "open http://127.0.0.1:7080/a/very/long/address here";
         assert_eq!(message_rows(address, 0, Some(30)), "open\n  http://127.0.0.1:7080/a/very/long/address\n  here");
     }

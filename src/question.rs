@@ -36,7 +36,7 @@ pub(crate) struct Person {
 
 impl Person {
     /// Returns the person, if standard input and output are terminals.
-    pub(crate) fn here() -> Option<Self> {
+    pub(crate) fn at_terminal() -> Option<Self> {
         (io::stdin().is_terminal() && io::stdout().is_terminal()).then(Self::default)
     }
 
@@ -56,7 +56,7 @@ impl Person {
     }
 
     /// Discards input like [`Self::listen`], and hides the next input. [`Self::end_question`] restores the echo.
-    pub(crate) fn listen_unseen(&mut self) {
+    pub(crate) fn listen_without_echo(&mut self) {
         self.listen();
         self.echo_off = self.echo_off.take().or_else(EchoOff::begin);
     }
@@ -298,11 +298,11 @@ impl EchoOff {
     /// Switches the echo off. `None` without a terminal, or if the terminal refuses.
     fn begin() -> Option<Self> {
         let original_mode = tcgetattr(io::stdin()).ok()?;
-        let mut silent = original_mode.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
+        let mut mode_without_echo = original_mode.clone();
+        mode_without_echo.local_modes.remove(LocalModes::ECHO);
         // Still echo the line end, so that the next output begins on a new line.
         silent.local_modes.insert(LocalModes::ECHONL);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
+        tcsetattr(io::stdin(), OptionalActions::Flush, &mode_without_echo).ok()?;
         Some(Self { original_mode })
     }
 }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn number_or_text_is_an_answer() {
+    fn choice_is_selected_by_number_or_text() {
         let gate = gate(&["it is clean", "2", "none of these"]);
         let answers = [" It is clean ", "1", "3", "none of these"].map(|line| parse_choice(&gate, line).unwrap().0);
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
@@ -344,16 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_text_is_not_an_answer() {
+    fn ambiguous_answer_is_rejected() {
         let gate = gate(&["2", "1", "Yes", "yes"]);
-        let refused = parse_choice(&gate, "1").unwrap_err();
-        assert_eq!(refused, "'1' is the text of choice 2 and the number of another one; answer #2 or #1");
+        let error = parse_choice(&gate, "1").unwrap_err();
+        assert_eq!(error, "'1' is the text of choice 2 and the number of another one; answer #2 or #1");
         let answers = ["#1", "#2", "3", "yes", "Yes"].map(|line| parse_choice(&gate, line).unwrap().0);
         assert_eq!(answers, ["2", "1", "Yes", "yes", "Yes"]);
-        assert!(parse_choice(&gate, "YES").is_err(), "it is like two of them");
+        assert!(parse_choice(&gate, "YES").is_err(), "the case is ambiguous");
         let hidden = self::gate(&["drop ••••••", "drop ••••••"]);
         assert_eq!(parse_choice(&hidden, "2").unwrap().1, Some(2));
-        assert!(parse_choice(&hidden, "drop ••••••").is_err(), "it is both of them");
+        assert!(parse_choice(&hidden, "drop ••••••").is_err(), "two choices have the same text");
     }
 
     #[test]
@@ -367,9 +367,9 @@ mod tests {
         let lines = bounded_content(&gate);
         assert!(!is_shown_whole(&gate) && lines.len() == 41);
         assert_eq!(lines[40], "… this is not all; read it with: steplatch gates show run_x/ask/1");
-        let long = GateInfo { prompt: "a\n".repeat(3000), ..self::gate(&["yes"]) };
-        assert!(!is_shown_whole(&long), "a prompt counts");
-        assert!(!is_shown_whole(&self::gate(&[&"x".repeat(54_000)])), "and so do choices");
+        let long_gate = GateInfo { prompt: "a\n".repeat(3000), ..self::gate(&["yes"]) };
+        assert!(!is_shown_whole(&long_gate), "a long prompt is not shown in full");
+        assert!(!is_shown_whole(&self::gate(&[&"x".repeat(54_000)])), "a long choice is not shown in full");
     }
 
     #[test]

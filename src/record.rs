@@ -121,10 +121,10 @@ pub(crate) async fn record(
 /// # Errors
 /// If the directory of recordings is unusable.
 fn add_to_catalog(paths: &DaemonPaths, file: &Path, session: &str, began: SystemTime) -> Result<(), String> {
-    let folder = paths.recordings();
-    ensure_private(&folder).map_err(|error| error.to_string())?;
+    let directory = paths.recordings();
+    ensure_private(&directory).map_err(|error| error.to_string())?;
     let terminal = session.parse().map_err(|error: InvalidId| error.to_string())?;
-    Catalog::new(folder).add(file, &terminal, began).map(drop).map_err(|error| error.to_string())
+    Catalog::new(directory).add(file, &terminal, began).map(drop).map_err(|error| error.to_string())
 }
 
 async fn attach(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {

@@ -61,10 +61,10 @@ fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) ->
     }
     let previous_gates = before.map(|record| record.pending_gates.as_slice()).unwrap_or_default();
     let is_in = |gates: &[GateInfo], gate: &GateInfo| gates.iter().any(|present| present.gate_id == gate.gate_id);
-    let closed = previous_gates.iter().filter(|gate| !is_in(&now.pending_gates, gate));
-    changes.extend(closed.map(|gate| RunChange::GateClosed(gate.gate_id.clone())));
-    let opened = now.pending_gates.iter().filter(|gate| !is_in(previous_gates, gate));
-    changes.extend(opened.map(|gate| RunChange::GateOpened(Box::new(gate.clone()))));
+    let closed_gates = previous_gates.iter().filter(|gate| !is_in(&now.pending_gates, gate));
+    changes.extend(closed_gates.map(|gate| RunChange::GateClosed(gate.gate_id.clone())));
+    let new_gates = now.pending_gates.iter().filter(|gate| !is_in(previous_gates, gate));
+    changes.extend(new_gates.map(|gate| RunChange::GateOpened(Box::new(gate.clone()))));
     match (before.is_some_and(|record| record.paused.is_some()), now.paused.is_some()) {
         (false, true) => changes.push(RunChange::Paused),
         (true, false) if !has_ended(now) => changes.push(RunChange::Resumed),

@@ -193,8 +193,8 @@ impl RunSummary {
                 if let Some((label, text)) = &self.evidence {
                     let evidence: Vec<&str> = text.lines().collect();
                     lines.push(format!("  {QUIET}{label}:{QUIET:#}"));
-                    let shown = evidence.iter().skip(evidence.len().saturating_sub(MAX_SCREEN_LINES));
-                    lines.extend(shown.map(|line| format!("  {QUIET}│{QUIET:#} {line}")));
+                    let last_lines = evidence.iter().skip(evidence.len().saturating_sub(MAX_SCREEN_LINES));
+                    lines.extend(last_lines.map(|line| format!("  {QUIET}│{QUIET:#} {line}")));
                 }
             }
         }

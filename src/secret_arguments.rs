@@ -23,7 +23,7 @@ struct SecretArgument {
 /// If the person gives no value.
 pub(crate) async fn ask(daemon: &ReconnectingClient, verb: &mut RunWorkflow) -> Result<(), Failure> {
     // The shell of an existing terminal may have the values.
-    let Some(mut person) = Person::here().filter(|_| verb.session_id.is_none()) else { return Ok(()) };
+    let Some(mut person) = Person::at_terminal().filter(|_| verb.session_id.is_none()) else { return Ok(()) };
     let variables = verb.initial_variables.get_or_insert_default();
     let is_missing = |argument: &SecretArgument| {
         let is_set = variables.keys().any(|name| name.eq_ignore_ascii_case(&argument.name));
@@ -34,8 +34,8 @@ pub(crate) async fn ask(daemon: &ReconnectingClient, verb: &mut RunWorkflow) -> 
         (None, Some(name)) => read_saved_arguments(daemon, name).await,
         (None, None) => Vec::new(),
     };
-    let missing: Vec<SecretArgument> = required.into_iter().filter(is_missing).collect();
-    for SecretArgument { name, description } in missing {
+    let missing_arguments: Vec<SecretArgument> = required.into_iter().filter(is_missing).collect();
+    for SecretArgument { name, description } in missing_arguments {
         let note = description.map(|description| format!(" ({description})")).unwrap_or_default();
         let answer = passphrase::ask(&mut person, &format!("{name}{note}: ")).await;
         person.end_question();
@@ -83,8 +83,9 @@ mod tests {
         let document = json!({"arguments": {
             "PW": {"secret": true, "description": "of the database"}, "A": "plain", "B": {"secret": true, "default": "x"},
             "C": {"secret": true, "required": false}, "KEY": {"secret": true, "required": true}}});
-        let asked: Vec<_> = document_arguments(&document).into_iter().map(|one| (one.name, one.description)).collect();
-        assert_eq!(asked, [("PW".to_owned(), Some("of the database".to_owned())), ("KEY".to_owned(), None)]);
+        let arguments: Vec<_> =
+            document_arguments(&document).into_iter().map(|one| (one.name, one.description)).collect();
+        assert_eq!(arguments, [("PW".to_owned(), Some("of the database".to_owned())), ("KEY".to_owned(), None)]);
         assert!(
             document_arguments(&json!([])).is_empty() && read_file_arguments(Path::new("/nowhere/at.json")).is_empty()
         );

@@ -612,8 +612,8 @@ fn read_settings_file(path: &Path) -> std::io::Result<String> {
 /// Returns the path of this user's settings file, which need not exist.
 pub(crate) fn file() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;
-    Some(folder.join("steplatch/config.toml"))
+    let directory = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;
+    Some(directory.join("steplatch/config.toml"))
 }
 
 /// Returns the tables of an array of tables. `None` if the value has another type.
@@ -662,7 +662,7 @@ mod tests {
     }
 
     /// Returns all problems.
-    pub(super) fn wrong(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+    pub(super) fn read_problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
         read(text, environment).unwrap_err().0.iter().map(ToString::to_string).collect()
     }
 
@@ -691,7 +691,7 @@ mod tests {
 
     #[test]
     fn invalid_setting_is_named_with_its_place() {
-        let told = |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap_err().to_string();
+        let error_text = |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap_err().to_string();
         for (text, environment, problem) in [
             ("terminals.max = 0", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not 0"),
             ("terminals.max = -1", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not -1"),
@@ -714,11 +714,11 @@ mod tests {
                 "STEPLATCH_TOOLS_LIBRARY: tools.library must be true or false, not yes",
             ),
         ] {
-            assert_eq!(told(text, environment.as_slice()), problem);
+            assert_eq!(error_text(text, environment.as_slice()), problem);
         }
-        let broken = told("terminals.max = ", &[]);
+        let broken = error_text("terminals.max = ", &[]);
         assert!(broken.starts_with("/c.toml: TOML parse error at line 1"), "{broken}");
-        let filter = told("daemon.log = 'steplatch=loud'", &[]);
+        let filter = error_text("daemon.log = 'steplatch=loud'", &[]);
         assert!(filter.starts_with("/c.toml: daemon.log cannot be 'steplatch=loud': "), "{filter}");
         let settings = read("[terminal]\nmax = 3", &[]).unwrap();
         assert_eq!(
@@ -732,9 +732,9 @@ mod tests {
 
     #[test]
     fn all_problems_are_reported_at_once() {
-        let bad =
+        let result =
             read("terminals.max = 0\nterminal.max = 3\ntools.library = 'perhaps'\n", &[("STEPLATCH_RUNS_DAYS", "-1")]);
-        let places: Vec<String> = bad.unwrap_err().0.into_iter().map(|problem| problem.problem).collect();
+        let places: Vec<String> = result.unwrap_err().0.into_iter().map(|problem| problem.problem).collect();
         assert_eq!(
             places,
             [

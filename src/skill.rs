@@ -1,7 +1,7 @@
-//! Agent Skills: a workflow as a folder that an agent finds by the description, reads and runs
+//! Agent Skills: a workflow as a directory that an agent finds by the description, reads and runs
 //! (<https://agentskills.io>).
 //!
-//! Pure: the module creates the name of the folder, its texts, and a machine that needs no library. An agent always
+//! Pure: the module creates the name of the directory, its texts, and a machine that needs no library. An agent always
 //! reads the description; the steps are in a separate file for reading on demand.
 
 mod name;
@@ -22,17 +22,17 @@ use crate::typed_inputs::typed_inputs;
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
-/// Path of the file with the steps in the folder.
+/// Path of the file with the steps in the directory.
 pub(crate) const STEPS_FILE: &str = "references/steps.md";
 
 /// A workflow as a skill.
 #[derive(Debug)]
 pub(crate) struct Skill<'s> {
-    /// Name of the skill and of its folder.
+    /// Name of the skill and of its directory.
     pub(crate) name: &'s SkillName,
     /// Name of the workflow.
     pub(crate) workflow: &'s str,
-    /// Argument of `steplatch run`, relative to the folder: a file, with a function in it.
+    /// Argument of `steplatch run`, relative to the directory: a file, with a function in it.
     pub(crate) target: &'s str,
     /// Purpose of the workflow.
     pub(crate) description: Option<&'s str>,
@@ -56,7 +56,10 @@ impl Skill<'_> {
             let _ = writeln!(text, "{}\n", plain_text(description));
         }
         let _ = writeln!(text, "## How to run it\n");
-        let _ = writeln!(text, "In the directory to work in, with the path of this folder instead of `SKILL_DIR`:\n");
+        let _ = writeln!(
+            text,
+            "In the directory to work in, with the path of the directory of this file instead of `SKILL_DIR`:\n"
+        );
         let _ = writeln!(text, "```sh\nsteplatch run SKILL_DIR/{target}{}\n```\n", self.example_arguments());
         text.push_str(
             "The command ends with the run. Exit code 0: completed. 1: failed, with the reason. 3: the run waits at a \

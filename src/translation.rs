@@ -43,7 +43,7 @@ const PHRASES: [(&str, &str); 35] = [
     ("look with get_run", "look with: steplatch runs show"),
     ("list_workflows lists them", "steplatch workflow list shows them"),
     ("create_workflow saves one", "steplatch workflow load saves one"),
-    ("list_remote_workflows tells which there are", "list them with: steplatch remote list"),
+    ("list_remote_workflows lists the available workflows", "list them with: steplatch remote list"),
     (
         "get_workflow_schema documents how workflows are written",
         "steplatch workflow schema documents how workflows are written",

@@ -130,13 +130,13 @@ fn write_temporary(
     text: &str,
 ) -> Result<tempfile::NamedTempFile, FileError> {
     let failed = FileError::system("its directory cannot be written");
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).map_err(&failed)?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).map_err(&failed)?;
     let mode = if private { 0o600 } else { 0o666 };
     let mut temporary = tempfile::Builder::new()
         .prefix(".steplatch-")
         .permissions(fs::Permissions::from_mode(mode))
-        .tempfile_in(folder)
+        .tempfile_in(directory)
         .map_err(&failed)?;
     temporary.write_all(text.as_bytes()).map_err(&failed)?;
     if let Some(replaced) = replaced {

@@ -81,9 +81,9 @@ mod tests {
             ),
             (format!("{block}{block}"), "there is a second block"),
         ] {
-            for refused in [add(&text), remove(&text)] {
-                let refused = refused.unwrap_err().to_string();
-                assert!(refused.contains(problem), "{refused}");
+            for result in [add(&text), remove(&text)] {
+                let result = result.unwrap_err().to_string();
+                assert!(result.contains(problem), "{result}");
             }
         }
     }
@@ -92,9 +92,9 @@ mod tests {
     fn block_is_short_and_names_existing_tools() {
         let (_, block) = add("").unwrap();
         assert!(block.lines().count() <= 12, "{block}");
-        let named = block.split('`').skip(1).step_by(2);
-        assert!(named.clone().count() >= 4);
-        for tool in named {
+        let tool_names = block.split('`').skip(1).step_by(2);
+        assert!(tool_names.clone().count() >= 4);
+        for tool in tool_names {
             assert!(VERBS.iter().any(|verb| verb.tool == Some(tool)), "{tool}");
         }
     }

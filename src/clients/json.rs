@@ -221,16 +221,16 @@ impl Style {
     /// Returns the splices that add a property at the end of an object, after the comments there.
     fn insert(&self, text: &str, object: &Object<'_>, name: &str, value: &Value) -> Vec<Splice> {
         let inside = inside(object);
-        let last = object.properties.last().map(|property| property.range.end);
-        let comma = last.and_then(|end| comma_after(text, end, inside.end));
-        let after = comma.map_or(last.unwrap_or(inside.start), |comma| comma + 1);
+        let last_end = object.properties.last().map(|property| property.range.end);
+        let comma = last_end.and_then(|end| comma_after(text, end, inside.end));
+        let after = comma.map_or(last_end.unwrap_or(inside.start), |comma| comma + 1);
         let remaining = &text[after..inside.end];
         let position = after + remaining.trim_end_matches([' ', '\t', '\r', '\n']).len();
         let mut splices = Vec::new();
         let name = Value::from(name);
-        let on_one_line = if last.is_some() { !text[inside.clone()].contains('\n') } else { self.is_one_line };
+        let on_one_line = if last_end.is_some() { !text[inside.clone()].contains('\n') } else { self.is_one_line };
         if on_one_line {
-            let (prefix, suffix) = match (last, comma) {
+            let (prefix, suffix) = match (last_end, comma) {
                 (None, _) if position == inside.start => ("", ""),
                 (None, _) => (" ", ""),
                 (Some(_), None) => (", ", ""),
@@ -240,9 +240,9 @@ impl Style {
                 .push(Splice::insert(position, format!("{prefix}{name}: {}{suffix}", self.format_value(value, None))));
             return splices;
         }
-        if let (Some(last), None) = (last, comma) {
+        if let (Some(last_end), None) = (last_end, comma) {
             // If both go to the same position, the comma stays first.
-            splices.push(Splice::insert(last, ","));
+            splices.push(Splice::insert(last_end, ","));
         }
         let outer = indentation(&text[line_start(text, object.range.start)..]);
         let first_on_its_line = object.properties.iter().find_map(|property| {

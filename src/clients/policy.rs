@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn rule_is_toml_beside_others_and_is_removed_cleanly() {
-        let other = "[[rule]]\ntoolName = \"run_shell_command\"\ndecision = \"deny\"\npriority = 9\n";
-        for before in ["", other] {
+        let other_rule = "[[rule]]\ntoolName = \"run_shell_command\"\ndecision = \"deny\"\npriority = 9\n";
+        for before in ["", other_rule] {
             let (outcome, added) = allow_reading(before).unwrap();
             assert_eq!(outcome, Outcome::Added);
             let rules: toml::Table = toml::from_str(&added).unwrap();

@@ -43,14 +43,14 @@ pub(super) fn allow_reading(text: &str) -> Result<(Outcome, String), Unreadable>
         return Err(Unreadable::without_place(format!("'{PERMISSIONS}.{ALLOW}' is not a list in an object")));
     };
     let known: Vec<String> = rules(&allowed).map(|(_, rule)| rule).collect();
-    let missing: Vec<String> = reading_rules().filter(|rule| !known.contains(rule)).collect();
-    if missing.is_empty() {
+    let missing_rules: Vec<String> = reading_rules().filter(|rule| !known.contains(rule)).collect();
+    if missing_rules.is_empty() {
         return Ok((Outcome::Kept, text.to_owned()));
     }
     if known.is_empty() {
         allowed.ensure_multiline();
     }
-    for rule in missing {
+    for rule in missing_rules {
         allowed.append(CstInputValue::String(rule));
     }
     Ok((Outcome::Added, root.to_string()))
@@ -69,11 +69,11 @@ pub(super) fn remove_rules(text: &str) -> Result<(Outcome, String), Unreadable> 
     else {
         return Ok((Outcome::Absent, text.to_owned()));
     };
-    let own: Vec<_> = rules(&list).filter(|(_, rule)| is_own(rule)).map(|(node, _)| node).collect();
-    if own.is_empty() {
+    let own_rules: Vec<_> = rules(&list).filter(|(_, rule)| is_own(rule)).map(|(node, _)| node).collect();
+    if own_rules.is_empty() {
         return Ok((Outcome::Absent, text.to_owned()));
     }
-    own.into_iter().for_each(jsonc_parser::cst::CstNode::remove);
+    own_rules.into_iter().for_each(jsonc_parser::cst::CstNode::remove);
     if list.elements().is_empty() {
         property.remove();
     }

@@ -19,13 +19,13 @@ fn format(client: &str) -> Format {
 
 /// Returns surroundings in which `/bin/sh` is this program, and `PATH` finds it.
 fn surroundings() -> UserPaths {
-    let folder = PathBuf::from("/nowhere");
+    let directory = PathBuf::from("/nowhere");
     UserPaths {
-        home: folder.clone(),
-        config: folder.clone(),
+        home: directory.clone(),
+        config: directory.clone(),
         claude: None,
-        codex: folder.clone(),
-        project: folder,
+        codex: directory.clone(),
+        project: directory,
         path: OsString::from("/bin"),
     }
 }
@@ -400,7 +400,7 @@ fn goose_mappings_are_added_and_removed_with_comments_kept() {
 
 #[test]
 fn unreadable_client_file_is_unchanged_and_its_place_named() {
-    for (client, text, told) in [
+    for (client, text, expected) in [
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
         ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
         ("cursor", "{\n  \"a\": \"ü\" x\n}", "line 2, column 11: Expected comma"),
@@ -413,7 +413,7 @@ fn unreadable_client_file_is_unchanged_and_its_place_named() {
     ] {
         let error =
             edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap_err().to_string();
-        assert!(error.starts_with(told), "{client} {text:?}: {error}");
+        assert!(error.starts_with(expected), "{client} {text:?}: {error}");
     }
     // A duplicate key: the client takes the last one, and so does the edit.
     let twice = r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}}}"#;
@@ -475,9 +475,9 @@ proptest! {
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
         // Without the new parts and blanks, the text equals the original.
-        let mut rest = new.chars().filter(|character| !character.is_ascii_whitespace());
+        let mut unmatched = new.chars().filter(|character| !character.is_ascii_whitespace());
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
-            prop_assert!(rest.any(|other| other == character), "{:?} is not in {:?}", text, new);
+            prop_assert!(unmatched.any(|other| other == character), "{:?} is not in {:?}", text, new);
         }
         let (kept, same) = having("cursor", &new);
         prop_assert_eq!((kept, &same), (Outcome::Kept, &new));
@@ -511,8 +511,8 @@ fn line(text: Option<&str>) -> Result<(Option<String>, String), FileError> {
 
 #[test]
 fn file_keeps_its_mode_and_a_link_stays_a_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    let directory = tempfile::tempdir().unwrap();
+    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
     fs::write(&file, "a\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     symlink("file", &link).unwrap();
@@ -521,31 +521,31 @@ fn file_keeps_its_mode_and_a_link_stays_a_link() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(link.symlink_metadata().unwrap().is_symlink());
     // A dangling link.
-    symlink("below/new", folder.path().join("dangling")).unwrap();
-    replace(&folder.path().join("dangling"), true, line).unwrap();
-    let new = folder.path().join("below/new");
+    symlink("below/new", directory.path().join("dangling")).unwrap();
+    replace(&directory.path().join("dangling"), true, line).unwrap();
+    let new = directory.path().join("below/new");
     assert_eq!(fs::read_to_string(&new).unwrap(), "x\n");
     assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o600);
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 4, "no other file is left: {left:?}");
+    let file_names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(file_names.len(), 4, "no other file is left: {file_names:?}");
 }
 
 #[test]
 fn concurrent_changes_are_not_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "a\n").unwrap();
-    let mut seen = Vec::new();
+    let mut texts = Vec::new();
     replace(&file, true, |text| {
         // The client writes between the read and the replacement.
-        if seen.is_empty() {
+        if texts.is_empty() {
             fs::write(&file, "b\n").unwrap();
         }
-        seen.push(text.unwrap().to_owned());
+        texts.push(text.unwrap().to_owned());
         line(text)
     })
     .unwrap();
-    assert_eq!(seen, ["a\n", "b\n"]);
+    assert_eq!(texts, ["a\n", "b\n"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "b\nx\n");
     let mut count = 0;
     let contended = replace(&file, true, |text| {
@@ -558,14 +558,14 @@ fn concurrent_changes_are_not_lost() {
 
 #[test]
 fn irreplaceable_file_is_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     fs::write(&file, "a\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     assert!(matches!(replace(&file, true, line), Err(FileError::ReadOnly)));
     assert_eq!(fs::read_to_string(&file).unwrap(), "a\n");
-    assert!(matches!(replace(folder.path(), true, line), Err(FileError::NoFile)));
-    let bytes = folder.path().join("bytes");
+    assert!(matches!(replace(directory.path(), true, line), Err(FileError::NoFile)));
+    let bytes = directory.path().join("bytes");
     fs::write(&bytes, [0xff, 0xfe]).unwrap();
     assert!(matches!(replace(&bytes, true, line), Err(FileError::NoText)));
     assert!(replace(&file.join("below"), true, line).is_err());

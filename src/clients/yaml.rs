@@ -79,8 +79,8 @@ fn root(file: &YamlFile) -> Option<Mapping> {
 
 /// Sets a property to a value of JSON.
 fn set(mapping: &Mapping, name: &str, value: &Value) {
-    let made = lines(name, value).parse::<YamlFile>().ok().and_then(|file| root(&file)?.get(name));
-    if let Some(value) = made {
+    let node = lines(name, value).parse::<YamlFile>().ok().and_then(|file| root(&file)?.get(name));
+    if let Some(value) = node {
         mapping.set(name, value);
     }
 }

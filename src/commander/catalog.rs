@@ -41,12 +41,12 @@ impl Catalog {
         if *kind == Kind::Node && has(Kind::Graph) {
             return Ok(Target { kind: Kind::Graph, name: name.clone() });
         }
-        let shown = crate::print::visible(&crate::print::fitted(name, 80));
+        let shown_name = crate::print::visible(&crate::print::fitted(name, 80));
         if let Some(other) = Kind::ALL.into_iter().find(|other| has(*other)) {
-            return Err(format!("'{shown}' is a {}; write {}{shown}", other.noun(), other.sigil()));
+            return Err(format!("'{shown_name}' is a {}; write {}{shown_name}", other.noun(), other.sigil()));
         }
         Err(format!(
-            "there is no {} '{shown}'{}; {}",
+            "there is no {} '{shown_name}'{}; {}",
             kind.noun(),
             self.suggestion(*kind, name),
             self.list_names(*kind)
@@ -76,11 +76,11 @@ impl Catalog {
             }
             [] => format!("no {noun} is declared here; see /help {noun}s"),
             names => {
-                let listed: Vec<String> =
+                let listed_names: Vec<String> =
                     names.iter().take(MAX_LISTED_NAMES).map(|name| format!("{}{name}", kind.sigil())).collect();
                 let more = names.len().saturating_sub(MAX_LISTED_NAMES);
                 let more = if more == 0 { String::new() } else { format!(" and {more} more: /{noun}s") };
-                format!("there is {}{more}", listed.join(", "))
+                format!("there is {}{more}", listed_names.join(", "))
             }
         }
     }

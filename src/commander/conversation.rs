@@ -209,7 +209,7 @@ impl<'a> Conversation<'a> {
         let target = target.map_err(Failure::usage)?;
         let resolved = self.session.resolve_text(&text).map_err(Failure::usage)?;
         self.exit_code = 0;
-        let shown = visible(&target.to_string());
+        let shown_target = visible(&target.to_string());
         let number = self.session.begin_call(target, true, in_background, Instant::now());
         let names = self.session.names().into_iter().map(str::to_owned).collect();
         self.screen.lines.change_words(|words| words.call_names = names);
@@ -217,7 +217,7 @@ impl<'a> Conversation<'a> {
             ResolvedText::Ready(value) => self.start_call(number, value),
             ResolvedText::Missing(numbers) => {
                 self.session.queue_text(PendingText::Call(number), text);
-                self.screen.print_remark(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
+                self.screen.print_remark(&format!("::{number} {shown_target} waits for {}", still_coming(&numbers)))?;
                 // The awaited call may need an answer, which is a later line.
                 if !self.screen.is_interactive() {
                     self.exit_code = WAITING_EXIT_CODE;
@@ -226,7 +226,7 @@ impl<'a> Conversation<'a> {
             }
         }
         if in_background {
-            self.screen.print_remark(&format!("::{number} {shown} runs in the background"))?;
+            self.screen.print_remark(&format!("::{number} {shown_target} runs in the background"))?;
         } else {
             self.put_in_foreground(number, self.screen.is_interactive().then_some(BACKGROUND_DELAY));
         }
@@ -298,8 +298,8 @@ impl<'a> Conversation<'a> {
                 self.foreground = None;
                 self.session.entry_mut(number).quiet = true;
                 let run_name = run.unwrap_or_else(|| "the run".to_owned());
-                let again = format!("/fg {number} watches it again, /cancel {number} cancels it");
-                self.screen.print_remark(&format!("{run_name} is left to itself; {again}"))?;
+                let advice = format!("/fg {number} watches it again, /cancel {number} cancels it");
+                self.screen.print_remark(&format!("{run_name} is left to itself; {advice}"))?;
             }
         }
         Ok(())
@@ -340,8 +340,8 @@ impl<'a> Conversation<'a> {
             let target = visible(&entry.target.to_string());
             lines.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
-                    let asked = self.session.questions().find(|question| question.entry == Some(number));
-                    let how = match asked.map(|question| question.asking.gate().name_with_digest()) {
+                    let question = self.session.questions().find(|question| question.entry == Some(number));
+                    let how = match question.map(|question| question.asking.gate().name_with_digest()) {
                         Some(gate) => format!("answer it with: steplatch gates answer {gate}"),
                         None => format!("see it with: steplatch runs show {run}"),
                     };

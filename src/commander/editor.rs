@@ -46,7 +46,7 @@ enum Request {
     Remember(String),
 }
 
-/// The kind of input that the next line holds.
+/// Kind of input in the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prompt {
     Line,
@@ -90,13 +90,13 @@ impl Lines {
     ///
     /// # Errors
     /// If the terminal is unusable.
-    pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
-        let state = Arc::new(EditorState { uses_colours: print::coloured(), ..EditorState::default() });
+    pub(crate) fn with_editor(history: PathBuf) -> io::Result<Self> {
+        let state = Arc::new(EditorState { uses_colours: print::is_coloured(), ..EditorState::default() });
         let original_mode = tcgetattr(io::stdin())?;
         // Do not echo keys typed during a call; they appear in the next line.
-        let mut silent = original_mode.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
+        let mut mode_without_echo = original_mode.clone();
+        mode_without_echo.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Drain, &mode_without_echo)?;
         let (requests, requested) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
         let (ready, started) = threads::channel();
@@ -127,7 +127,7 @@ impl Lines {
     }
 
     /// Creates a source of the unchanged lines of standard input.
-    pub(crate) fn plain() -> Self {
+    pub(crate) fn from_stdin() -> Self {
         let (requests, requested) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
         std::thread::spawn(move || {
@@ -182,12 +182,12 @@ impl Lines {
             above.omitted += 1;
             return;
         }
-        let missing = match std::mem::take(&mut above.omitted) {
+        let omission_note = match std::mem::take(&mut above.omitted) {
             0 => String::new(),
-            texts => format!("… {texts} lines were left out here, because the terminal took no more\n"),
+            texts => format!("… {texts} lines were omitted here, because the terminal accepted no more\n"),
         };
         above.queued.fetch_add(1, Ordering::Relaxed);
-        let _ = above.texts.send(missing + &text);
+        let _ = above.texts.send(omission_note + &text);
     }
 
     /// Discards input typed before the question, except while a line is being edited.
@@ -304,7 +304,7 @@ impl Completer for LineHelper {
         }
         let words = self.0.words.lock();
         let (word_start, mut found) = candidates(line, cursor, &words);
-        // A blank follows a complete name; a reference may continue.
+        // A space follows a complete name; a reference may continue.
         if let [only] = &mut found[..]
             && !only.starts_with("::")
             && line[cursor..].is_empty()

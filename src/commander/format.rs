@@ -34,7 +34,7 @@ pub(crate) fn full_text(value: &Value) -> String {
 }
 
 /// Returns the line `✓ ::3 @greet in 12 ms`, or one with the error of the call.
-pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Duration) -> String {
+pub(crate) fn end_line(number: usize, target: &Target, error: Option<&str>, took: Duration) -> String {
     let target = visible(&target.to_string());
     let time = duration(took);
     match error {
@@ -77,9 +77,9 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
             let success = result["success"] == true;
             let about = if success { &result["output"] } else { &result["error"] };
             let about = super::reference::value_to_text(about);
-            let first = visible(about.lines().next().unwrap_or_default());
-            let first = if first == "null" { String::new() } else { first };
-            (if success { "done" } else { "failed" }, duration(*took), first)
+            let first_line = visible(about.lines().next().unwrap_or_default());
+            let first_line = if first_line == "null" { String::new() } else { first_line };
+            (if success { "done" } else { "failed" }, duration(*took), first_line)
         }
         State::Discarded => ("done", String::new(), "not kept any more".to_owned()),
     }
@@ -157,7 +157,7 @@ mod tests {
                 "             }"
             ]
         );
-        let failed = end(3, &target, Some("it broke:\nhere"), Duration::from_millis(12));
+        let failed = end_line(3, &target, Some("it broke:\nhere"), Duration::from_millis(12));
         assert_eq!(anstream::adapter::strip_str(&failed).to_string(), "✗ ::3 @greet in 12 ms: it broke:\n  here");
     }
 }

@@ -26,7 +26,7 @@ a tool of another server, a model. The project declares it in steplatch.toml:
     @greet world          calls it; all that follows the name is its input
     @identity hello       is always there and returns its input
     /nodes                lists what this project has
-    /target @greet        sends it all plain text; /target off ends that
+    /target @greet        sends it all plain text; /target off stops that
 
 Each result has a number. ::0 is the output of the first one: see /help references.",
     },
@@ -103,7 +103,7 @@ What takes longer than two seconds goes to the background by itself and reports 
         about: "editing, completion, history",
         text: "\
     Tab                   completes names, commands, references and runs
-    Up, Ctrl-R            earlier lines; a line that begins with a blank is not kept
+    Up, Ctrl-R            earlier lines; a line that begins with a space is not stored
     Ctrl-C                clears the line, leaves a question, interrupts what is waited for
     Ctrl-D                leaves; calls end, runs continue
 
@@ -145,8 +145,8 @@ fn overview() -> Vec<String> {
     .into();
     lines.push(String::new());
     for row in &ORDERS {
-        let typed = padded(&format!("/{} {}", row.names[0], row.arguments), 22);
-        lines.push(format!("  {typed}  {QUIET}{}{QUIET:#}", row.about));
+        let usage = padded(&format!("/{} {}", row.names[0], row.arguments), 22);
+        lines.push(format!("  {usage}  {QUIET}{}{QUIET:#}", row.about));
     }
     lines.push(String::new());
     let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
@@ -167,7 +167,10 @@ mod tests {
         for row in &ORDERS {
             assert!(about(row.names[0]).is_ok(), "{row:?}");
         }
-        assert!(about("/gate").unwrap()[0].contains("questions that runs wait for"), "one of many, with its slash");
+        assert!(
+            about("/gate").unwrap()[0].contains("questions that runs wait for"),
+            "a topic may be named with its slash"
+        );
         assert!(about("").unwrap().iter().any(|line| line.contains("/fg [RUN|NUMBER]")));
         assert!(
             about("cooking").unwrap_err().ends_with("nodes, graphs, workflows, references, gates, background, keys")

@@ -42,8 +42,7 @@ impl Conversation<'_> {
                     self.show_question()?;
                 } else {
                     let target = visible(&self.session.entry(number).target.to_string());
-                    self.screen
-                        .print_remark(&format!("::{number} {target} asks something too, after this question"))?;
+                    self.screen.print_remark(&format!("::{number} {target} has a question too, after this one"))?;
                 }
             }
             JobEvent::Ended(number, outcome) => self.handle_end(number, &outcome)?,
@@ -110,7 +109,7 @@ impl Conversation<'_> {
 
     fn show_end(&mut self, number: usize, target: &Target, outcome: &Outcome) -> io::Result<()> {
         let State::Done { took, .. } = self.session.entry(number).state else { return Ok(()) };
-        let end = |error: Option<&str>| format::end(number, target, error, took);
+        let end = |error: Option<&str>| format::end_line(number, target, error, took);
         match outcome {
             Outcome::Node(reply) => {
                 self.screen.print_output(number, &reply.output)?;

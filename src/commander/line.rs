@@ -107,7 +107,7 @@ pub(crate) fn read(line: &str) -> Result<Line, String> {
     };
     if word.is_empty() {
         let (sigil, noun) = (kind.sigil(), kind.noun());
-        return Err(format!("after {sigil} comes the name of a {noun}, without a blank; /{noun}s lists them"));
+        return Err(format!("after {sigil} comes the name of a {noun}, without a space; /{noun}s lists them"));
     }
     Ok(Line::Call { target: Target { kind, name: word.to_owned() }, text: rest })
 }

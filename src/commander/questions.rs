@@ -71,7 +71,7 @@ impl Conversation<'_> {
             return Err(Failure::work(error));
         }
         if let Some(question) = self.session.question(gate) {
-            question.asking.refused(answer, reply);
+            question.asking.handle_rejection(answer, reply);
         }
         if !(reply.passphrase_wanted && is_first) {
             self.show_failure(&error, FAILED)?;
@@ -104,16 +104,16 @@ impl Conversation<'_> {
 
     /// Shows the prompt for the next line of the first question.
     fn show_question_prompt(&mut self) -> io::Result<()> {
-        let asked = self.session.current_question().map(|question| &question.asking);
-        let prompt = match asked {
+        let gate_prompt = self.session.current_question().map(|question| &question.asking);
+        let prompt = match gate_prompt {
             None => Prompt::Line,
             Some(asking) if asking.is_secret() => Prompt::Secret,
             Some(_) => Prompt::Answer,
         };
         self.screen.lines.set_prompt(prompt);
-        let choices = asked.map(|asking| asking.gate().choices.clone()).unwrap_or_default();
+        let choices = gate_prompt.map(|asking| asking.gate().choices.clone()).unwrap_or_default();
         self.screen.lines.change_words(|words| words.choices = choices);
-        let Some(asking) = asked else { return Ok(()) };
+        let Some(asking) = gate_prompt else { return Ok(()) };
         let mut lines: Vec<String> = asking.lead().iter().map(|line| format!("    {line}")).collect();
         lines.push(format!("  {QUIET}{}{QUIET:#}", asking.prompt()));
         self.screen.print_lines(&lines)

@@ -120,8 +120,8 @@ impl Session {
 
     /// Interprets a line. A line without a sign at its beginning answers the current question.
     pub(crate) fn read(&self, line: &str) -> ParsedLine {
-        let asked = self.current_question().map(|question| &question.asking);
-        if let Some(asking) = asked {
+        let gate_prompt = self.current_question().map(|question| &question.asking);
+        if let Some(asking) = gate_prompt {
             let gate = asking.gate();
             let answer_with = |text: &str| ParsedLine::Answer(gate.gate_id.clone(), PinnedRefs::plain(text));
             if asking.is_secret() {
@@ -132,7 +132,7 @@ impl Session {
                 return answer_with(line.trim());
             }
             // A blank line may leave a field empty, or leave the question open.
-            if line.trim().is_empty() && !asking.may_be_left() {
+            if line.trim().is_empty() && !asking.can_skip() {
                 return answer_with("");
             }
         }
@@ -155,7 +155,7 @@ impl Session {
                 let notation_hint = "a reference is written ::0, ::-1, ::last or ::NAME; see /help references";
                 first.map(|number| ParsedLine::Look(number, text)).ok_or_else(|| notation_hint.to_owned())
             }
-            Line::Words(text) => match (asked, &self.target) {
+            Line::Words(text) => match (gate_prompt, &self.target) {
                 (Some(asking), _) => Ok(ParsedLine::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
                 (None, Some(target)) => Ok(ParsedLine::Call(target.clone(), pin(&text)?)),
                 (None, None) => {
@@ -361,12 +361,12 @@ mod tests {
     use super::*;
     use crate::commander::line::Kind;
 
-    fn calls(session: &mut Session, name: &str) -> usize {
+    fn begin_call(session: &mut Session, name: &str) -> usize {
         let target = Target { kind: Kind::Node, name: name.to_owned() };
         session.begin_call(target, true, false, Instant::now())
     }
 
-    fn done(session: &mut Session, number: usize, output: &str) {
+    fn store_output(session: &mut Session, number: usize, output: &str) {
         session.record_start(number, Value::Null, Instant::now());
         session.store_result(number, json!({"success": true, "output": output}), Instant::now());
     }
@@ -386,16 +386,16 @@ mod tests {
     #[test]
     fn line_with_a_pending_reference_is_ready_once_it_resolves() {
         let mut session = Session::default();
-        let slow = calls(&mut session, "slow");
+        let slow = begin_call(&mut session, "slow");
         session.record_start(slow, Value::Null, Instant::now());
         let words = text(&session, "@greet ::last and ::slow");
         assert_eq!(session.resolve_text(&words), Ok(ResolvedText::Missing(vec![0, 0])));
-        let greet = calls(&mut session, "greet");
+        let greet = begin_call(&mut session, "greet");
         session.queue_text(PendingText::Call(greet), words);
         assert!(session.take_ready_texts().is_empty());
         let next = text(&session, "@greet ::last");
         session.queue_text(PendingText::Look(1), next);
-        done(&mut session, slow, "done");
+        store_output(&mut session, slow, "done");
         assert_eq!(session.take_ready_texts(), [(PendingText::Call(greet), Ok(json!("done and done")))]);
         session.store_result(greet, json!({"success": false, "output": null}), Instant::now());
         let ready = session.take_ready_texts();
@@ -406,11 +406,11 @@ mod tests {
     }
 
     #[test]
-    fn words_answer_only_the_open_question() {
+    fn text_answers_only_the_open_question() {
         let mut session = Session::default();
-        assert!(matches!(session.read("2"), ParsedLine::Invalid(said) if said.starts_with("no question is open")));
+        assert!(matches!(session.read("2"), ParsedLine::Invalid(error) if error.starts_with("no question is open")));
         assert!(session.add_question(gate("a", &["yes", "@no"]), None, false));
-        assert!(!session.add_question(gate("b", &[]), Some(0), false), "one at a time");
+        assert!(!session.add_question(gate("b", &[]), Some(0), false), "only one question is current");
         assert!(
             !session.add_question(gate("a", &["yes", "@no"]), None, false) && session.questions().count() == 2,
             "once"
@@ -420,12 +420,15 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
-        assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
-        assert!(matches!(session.read("@greet"), ParsedLine::Call(..)), "and calls can be made meanwhile");
-        assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be skipped");
+        assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice takes precedence over a call");
+        assert!(matches!(session.read("@greet"), ParsedLine::Call(..)), "calls remain possible");
+        assert_eq!(session.read(" "), ParsedLine::Nothing, "an empty line skips the question");
         assert!(matches!(session.remove_question("a"), Some((_, true))) && session.remove_question("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
-        assert!(session.add_question(gate("c", &["first"]), Some(1), true), "a watched run asks first");
+        assert!(
+            session.add_question(gate("c", &["first"]), Some(1), true),
+            "the question of a watched run comes first"
+        );
         assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
         assert!(
             session.add_question(gate("b", &[]), None, true) && session.questions().count() == 2,
@@ -439,11 +442,11 @@ mod tests {
     #[test]
     fn other_text_goes_to_the_current_target_or_a_question() {
         let mut session = Session::default();
-        assert!(matches!(session.read("hello"), ParsedLine::Invalid(said) if said.contains("/target @NODE")));
+        assert!(matches!(session.read("hello"), ParsedLine::Invalid(error) if error.contains("/target @NODE")));
         let greet = Target { kind: Kind::Node, name: "greet".to_owned() };
         session.set_target(Some(greet.clone()));
-        let number = calls(&mut session, "first");
-        done(&mut session, number, "one");
+        let number = begin_call(&mut session, "first");
+        store_output(&mut session, number, "one");
         match session.read("hello ::0") {
             ParsedLine::Call(target, text) => {
                 assert_eq!(target, greet);
@@ -454,7 +457,10 @@ mod tests {
         assert!(matches!(session.read("/bg hello"), ParsedLine::BackgroundCall(target, _) if target == greet));
         assert!(matches!(session.read("@other x"), ParsedLine::Call(target, _) if target.name == "other"));
         session.add_question(gate("a", &[]), None, false);
-        assert!(matches!(session.read("hello"), ParsedLine::Answer(gate, _) if gate == "a"), "a question comes first");
+        assert!(
+            matches!(session.read("hello"), ParsedLine::Answer(gate, _) if gate == "a"),
+            "a question precedes the target"
+        );
         session.remove_question("a");
         session.set_target(None);
         assert!(matches!(session.read("hello"), ParsedLine::Invalid(_)));
@@ -466,47 +472,47 @@ mod tests {
         let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
                           "required": ["version"]});
         session.add_question(GateInfo { form: Some(form), ..gate("form", &[]) }, None, false);
-        assert_eq!(session.read(""), ParsedLine::Nothing, "nothing is filled in yet");
+        assert_eq!(session.read(""), ParsedLine::Nothing, "a required first field has no value");
         let asking = &mut session.question("form").unwrap().asking;
         assert!(asking.line("1.2").unwrap().is_none());
         assert_eq!(session.read(""), ParsedLine::Answer("form".to_owned(), PinnedRefs::plain("")));
         let asking = &mut session.question("form").unwrap().asking;
         let answer = asking.line("").unwrap().unwrap();
-        asking.refused(answer, &AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() });
+        asking.handle_rejection(answer, &AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() });
         for secret in ["@greet", "/quit", "::0", " two words "] {
             assert_eq!(session.read(secret), ParsedLine::Answer("form".to_owned(), PinnedRefs::plain(secret)));
         }
     }
 
     #[test]
-    fn old_results_give_way_to_new_ones() {
+    fn oldest_results_are_removed_above_the_limit() {
         let most = 1 << 20;
         let mut session = Session::with_max_result_bytes(most);
         let large = "x".repeat(most / 2);
         for name in ["one", "two", "three"] {
-            let number = calls(&mut session, name);
-            done(&mut session, number, &large);
+            let number = begin_call(&mut session, name);
+            store_output(&mut session, number, &large);
         }
-        assert!(session.result(0).is_err() && session.result(1).is_err(), "two halves and a bit are too much");
+        assert!(session.result(0).is_err() && session.result(1).is_err(), "older results are removed above the limit");
         assert!(session.result(2).is_ok());
         let error = session.resolve_text(&text(&session, "@greet ::one")).unwrap_err();
         assert_eq!(error, "::0 is not kept any more: results of 1 MB came after it");
-        let number = calls(&mut session, "huge");
-        done(&mut session, number, &"x".repeat(2 * most));
-        assert!(session.result(3).is_ok(), "the last result is kept regardless of its size");
+        let number = begin_call(&mut session, "huge");
+        store_output(&mut session, number, &"x".repeat(2 * most));
+        assert!(session.result(3).is_ok(), "the last result is stored regardless of its size");
     }
 
     #[test]
     fn calls_are_found_by_number_and_by_run() {
         let mut session = Session::default();
-        let number = calls(&mut session, "release");
+        let number = begin_call(&mut session, "release");
         session.entry_mut(number).run = Some("run_a".to_owned());
         assert_eq!(
             (session.find_by_number("::0"), session.find_by_number("0"), session.find_by_number("1")),
             (Some(0), Some(0), None)
         );
         assert_eq!(session.find_by_run("run_a"), Some(0));
-        done(&mut session, number, "");
+        store_output(&mut session, number, "");
         assert_eq!(session.find_by_run("run_a"), None, "an ended run can be followed again");
     }
 }

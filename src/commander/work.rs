@@ -70,7 +70,7 @@ impl Work {
 
     /// Returns the next event. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> JobEvent {
-        let event = self.events.recv().await.expect("a sender is kept here");
+        let event = self.events.recv().await.expect("this struct has a sender, so the channel stays open");
         if let JobEvent::Ended(number, _) = event {
             self.tasks.remove(&number);
         }
@@ -82,9 +82,9 @@ impl Work {
         let (daemon, sender, name) = (self.daemon.clone(), self.sender.clone(), target.name.clone());
         let task = match target.kind {
             Kind::Workflow => {
-                let verb = run(target, &input);
+                let verb = run_request(target, &input);
                 tokio::spawn(async move {
-                    let outcome = runs(&daemon, &sender, number, verb).await;
+                    let outcome = start_and_follow_run(&daemon, &sender, number, verb).await;
                     let _ = sender.send(JobEvent::Ended(number, outcome)).await;
                 })
             }
@@ -210,7 +210,7 @@ impl Drop for Work {
 }
 
 /// Builds the request for `%name text`.
-fn run(target: &Target, input: &Value) -> RunWorkflow {
+fn run_request(target: &Target, input: &Value) -> RunWorkflow {
     let variables =
         (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::value_to_text(input).into())]));
     let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
@@ -228,7 +228,7 @@ fn run(target: &Target, input: &Value) -> RunWorkflow {
     }
 }
 
-async fn runs(
+async fn start_and_follow_run(
     daemon: &ReconnectingClient,
     sender: &mpsc::Sender<JobEvent>,
     number: usize,
@@ -318,7 +318,7 @@ fn shortened_variables(reply: &RunReply) -> Vec<String> {
 }
 
 impl Outcome {
-    /// Returns the result as the JSON object that references select from, with the same fields for every kind of call.
+    /// Returns the result as the JSON object to which references refer, with the same fields for every kind of call.
     pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
         match self {
             Self::Node(reply) => serde_json::to_value(&**reply).unwrap_or_default(),

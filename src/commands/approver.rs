@@ -80,7 +80,7 @@ async fn is_set(paths: &DaemonPaths) -> Result<bool, Failure> {
 
 async fn set(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let had_passphrase = is_set(paths).await?;
-    let mut source = Source::here(stdin)?;
+    let mut source = Source::select(stdin)?;
     let (new_passphrase, current) = match &mut source {
         Source::Script => {
             let new_passphrase = source.next("").await?;
@@ -101,7 +101,7 @@ async fn set(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, F
 
 async fn clear(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let current = match is_set(paths).await? {
-        true => Some(Source::here(stdin)?.next("current passphrase:").await?),
+        true => Some(Source::select(stdin)?.next("current passphrase:").await?),
         false => None,
     };
     change(paths, SetApprover { passphrase: None, current }, json).await
@@ -124,7 +124,7 @@ async fn change(paths: &DaemonPaths, verb: SetApprover, json: bool) -> Result<Ex
 
 async fn unlock(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let passphrase = match is_set(paths).await? {
-        true => Some(Source::here(stdin)?.next(PASSPHRASE_PROMPT).await?),
+        true => Some(Source::select(stdin)?.next(PASSPHRASE_PROMPT).await?),
         false => None,
     };
     let reply =
@@ -154,7 +154,7 @@ async fn lower(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let passphrase = match approver.is_set {
-        true => Some(Source::here(stdin)?.next(PASSPHRASE_PROMPT).await?),
+        true => Some(Source::select(stdin)?.next(PASSPHRASE_PROMPT).await?),
         false => None,
     };
     let reply =

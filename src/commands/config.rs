@@ -48,12 +48,12 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     let services = settings.remotes.iter().flat_map(Remote::rows);
     let hosts = settings.hosts.iter().flat_map(HostSetting::rows);
     rows.extend(services.chain(hosts).map(|row| (row.name, row.value, row.origin.to_string(), row.description)));
-    let missing = missing_tokens(&settings, true).await;
+    let missing_tokens_by_name = missing_tokens(&settings, true).await;
     if json {
         let documents = rows.into_iter().map(|(name, value, origin, about)| {
             let mut document = json!({"value": value, "origin": origin, "about": about});
             if name.ends_with(".token") && !value.is_null() {
-                let problem = missing.get(&name);
+                let problem = missing_tokens_by_name.get(&name);
                 document["resolves"] = problem.is_none().into();
                 problem.inspect(|problem| document["problem"] = problem.as_str().into());
             }
@@ -65,14 +65,14 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     let head = ["SETTING", "VALUE", "FROM", "DESCRIPTION"].map(str::to_owned).to_vec();
     let lines = rows.iter().map(|(name, value, origin, about)| {
         let mut cell = cell(value);
-        if missing.contains_key(name) {
+        if missing_tokens_by_name.contains_key(name) {
             cell.push_str(" (missing)");
         }
         vec![name.clone(), cell, origin.clone(), (*about).to_owned()]
     });
     let mut table: Vec<Vec<String>> = std::iter::once(head).chain(lines).collect();
     print_described(&mut table)?;
-    for (name, problem) in &missing {
+    for (name, problem) in &missing_tokens_by_name {
         print::remark(&format!("{name}: {problem}"));
     }
     if let Some(file) = file() {

@@ -1,4 +1,4 @@
-//! `steplatch cp`: copies files and directories between this machine and others.
+//! `steplatch cp`: copies files and directories between this computer and remote hosts.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -12,11 +12,11 @@ use crate::failure::Failure;
 use crate::print::{self, QUIET};
 use crate::{completion, front};
 
-/// Copy files between machines, each checked by its SHA-256 digest
+/// Copy files between hosts, each checked by its SHA-256 digest
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Cp {
-    /// Files and directories to copy; HOST:PATH is on another machine
+    /// Files and directories to copy; HOST:PATH is on a remote host
     #[arg(required = true, value_name = "SOURCE", add = completion::files())]
     sources: Vec<FileArgument>,
     /// File or directory to copy to; in a directory a copy keeps its name
@@ -38,14 +38,14 @@ Examples:
   steplatch cp app.tar.gz build:              to the home directory of host 'build'
   steplatch cp build:/var/log/app.log .       from there
   steplatch cp -r site web:/srv               a directory
-A path on another machine that is not absolute begins at the home directory there.
+A path on a remote host that is not absolute begins at the home directory there.
 A local file with a colon in its name is written ./a:b.
 Each file is written atomically: whole, or not at all.";
 
 /// Maximum number of attempts of a copy if the connection to the daemon is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A path on the command line. `HOST:PATH` is on another machine.
+/// A path on the command line. `HOST:PATH` is on a remote host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileArgument {
     host: Option<String>,

@@ -65,7 +65,7 @@ pub(crate) enum Daemon {
     /// Run as the terminal host, which the daemon starts with a listening socket as standard input
     #[command(hide = true)]
     Host {
-        /// Keep the terminals of this client on another machine instead
+        /// Keep the terminals of this client on a remote computer instead
         #[arg(long, value_name = "CLIENT")]
         hosted: Option<String>,
     },
@@ -125,10 +125,10 @@ async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Starts the daemon unless it is running, and requests its status. The flag is true if this call started it. The
-/// inner error means that the daemon ended in the meantime.
+/// inner error means that the daemon exited in the meantime.
 async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
-    let started = match connect(paths, hello.clone()).await {
+    let was_started = match connect(paths, hello.clone()).await {
         Ok(_) => false,
         // A daemon that closes the connection is about to end.
         Err(ConnectError::NotRunning(_) | ConnectError::HungUp(_)) => {
@@ -147,13 +147,13 @@ async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatu
         Err(error) => return Err(error.into()),
     };
     match client.call(DaemonStatus {}).await {
-        Ok(status) => Ok(Ok((started, status))),
+        Ok(status) => Ok(Ok((was_started, status))),
         Err(lost @ CallError::Lost) => Ok(Err(lost.into())),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Waits for the end of a daemon that no longer listens, but still holds the lock of its state directory.
+/// Waits for the exit of a daemon that no longer listens, but still holds the lock of its state directory.
 async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
     let Some(running) = paths.running() else { return Ok(()) };
     // The recorded process id may be outdated and belong to another program.
@@ -169,7 +169,7 @@ async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
             if connect(paths, front::hello("steplatch")).await.is_ok() {
                 return Ok(());
             }
-            if has_ended(&process) {
+            if has_exited(&process) {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -178,8 +178,8 @@ async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
     wait_for_exit(running.pid, process).await
 }
 
-/// Returns whether a process has ended.
-fn has_ended(process: &OwnedFd) -> bool {
+/// Returns whether a process has exited.
+fn has_exited(process: &OwnedFd) -> bool {
     const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NO_WAIT)), Ok(1..))
 }
@@ -245,34 +245,34 @@ async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
         }
         Err(error) => return Err(error.into()),
     };
-    let stopped = stop_and_wait(&client, keep_terminals).await?;
+    let reply = stop_and_wait(&client, keep_terminals).await?;
     if json {
-        print::json(&stopped)?;
+        print::json(&reply)?;
     } else {
-        let terminals = match (stopped.terminals, keep_terminals) {
+        let terminals = match (reply.terminals, keep_terminals) {
             (0, _) => String::new(),
             (1, false) => ", and its terminal was closed".to_owned(),
             (many, false) => format!(", and its {many} terminals were closed"),
             (1, true) => "; its terminal stays open".to_owned(),
             (many, true) => format!("; its {many} terminals stay open"),
         };
-        let remote_terminals = match stopped.remote_terminals {
+        let remote_terminals = match reply.remote_terminals {
             0 => String::new(),
-            1 => "; 1 terminal on another machine stays open".to_owned(),
-            many => format!("; {many} terminals on other machines stay open"),
+            1 => "; 1 terminal on a remote host stays open".to_owned(),
+            many => format!("; {many} terminals on remote hosts stay open"),
         };
-        let runs = match stopped.runs {
+        let runs = match reply.runs {
             0 => "",
             1 => "; its run continues when it starts again, unless it needs a closed terminal",
             _ => "; its runs continue when it starts again, unless they need a closed terminal",
         };
-        print::line(format!("daemon stopped: pid {}{terminals}{remote_terminals}{runs}", stopped.pid))?;
+        print::line(format!("daemon stopped: pid {}{terminals}{remote_terminals}{runs}", reply.pid))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the daemon, if it runs, and closes all terminals on this machine.
-pub(super) async fn end(paths: &DaemonPaths) -> Result<(), Failure> {
+/// Stops the daemon, if it runs, and closes all local terminals.
+pub(super) async fn stop_all(paths: &DaemonPaths) -> Result<(), Failure> {
     match connect(paths, front::hello("steplatch")).await {
         Ok((client, _)) => stop_and_wait(&client, false).await.map(drop),
         Err(ConnectError::NotRunning(_)) => close_orphans(paths).await.map(drop),
@@ -327,24 +327,24 @@ fn is_absent(error: ConnectError) -> bool {
     matches!(error, ConnectError::NotRunning(_))
 }
 
-/// Requests the daemon to stop, and waits until its process has ended.
+/// Requests the daemon to stop, and waits until its process has exited.
 async fn stop_and_wait(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
     let status = client.call(DaemonStatus {}).await?;
     // Open the processes before the request, because their ids may be reused afterwards.
     let open_process = |pid: u32| Some((pid, pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()?));
     let process = open_process(status.pid);
     let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open_process(host.pid)).collect();
-    let stopped = client.call(StopDaemon { keep_terminals }).await?;
+    let reply = client.call(StopDaemon { keep_terminals }).await?;
     if let Some((pid, process)) = process {
         wait_for_exit(pid, process).await?;
     }
     if !keep_terminals {
         wait_for_hosts(hosts).await?;
     }
-    Ok(stopped)
+    Ok(reply)
 }
 
-/// Waits for the end of terminal hosts. Fails if one keeps running.
+/// Waits for the exit of terminal hosts. Fails if one keeps running.
 async fn wait_for_hosts(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
     /// Maximum wait for the exit of a host.
     const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -364,7 +364,7 @@ async fn wait_for_hosts(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
     }
 }
 
-/// Waits until a process has ended. Its descriptor is readable then, see pidfd_open(2).
+/// Waits until a process has exited. Its descriptor is readable then, see pidfd_open(2).
 async fn wait_for_exit(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: STOP_TIMEOUT.as_secs().cast_signed() + 5, tv_nsec: 0 };
     let poll_result =
@@ -551,7 +551,10 @@ mod tests {
             // It occupies the only thread of the runtime.
             let _ = released.recv();
         });
-        assert!(end.recv_timeout(Duration::from_millis(500)).is_err(), "nobody has stopped it");
+        assert!(
+            end.recv_timeout(Duration::from_millis(500)).is_err(),
+            "the daemon is not ended before the request to stop"
+        );
         stop.send(()).unwrap();
         end.recv_timeout(Duration::from_secs(60)).unwrap();
         release.send(()).unwrap();

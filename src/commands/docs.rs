@@ -130,16 +130,17 @@ mod tests {
 
     #[test]
     fn every_user_page_is_listed_and_has_a_title() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+        let files =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let files = files.filter_map(|file| Some(file.strip_suffix(".md")?.to_owned()));
         // These pages are for people who evaluate or change the program, or are the table of contents of the site.
         let mut files: Vec<String> =
             files.filter(|name| !["benchmarks", "conformance", "SUMMARY"].contains(&&**name)).collect();
         files.sort();
-        let mut listed: Vec<String> = PAGES.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
-        listed.sort();
-        assert_eq!(files, listed);
+        let mut page_names: Vec<String> = PAGES.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
+        page_names.sort();
+        assert_eq!(files, page_names);
         for (name, text) in PAGES.texts {
             assert!(text.starts_with("# ") && text.matches("```").count() % 2 == 0, "{name}");
         }

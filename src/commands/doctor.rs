@@ -61,7 +61,7 @@ fn print_section(section: &[Check]) -> Result<(), Failure> {
             State::Warning => format!("{STRONG}!{STRONG:#}"),
             State::Problem => format!("{BAD}✗{BAD:#}"),
         };
-        let message = print::hanging(&check.said, SUBJECT_COLUMNS + 6);
+        let message = print::hanging(&check.message, SUBJECT_COLUMNS + 6);
         print::line(format!("  {symbol} {}  {message}", print::padded(&check.about, SUBJECT_COLUMNS)))?;
         if let Some(fix) = &check.fix {
             // Not wrapped, because people copy commands from it.

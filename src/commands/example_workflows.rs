@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn every_example_file_is_listed_with_a_description() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
         let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
         let mut files: Vec<String> = files.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        let mut listed: Vec<String> = WORKFLOWS.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut workflow_names: Vec<String> = WORKFLOWS.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
         files.sort();
-        listed.sort();
-        assert_eq!(files, listed);
+        workflow_names.sort();
+        assert_eq!(files, workflow_names);
         for (name, text) in WORKFLOWS.texts {
             assert!((20..110).contains(&description(text).len()), "{name}: {}", description(text));
         }

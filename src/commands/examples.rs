@@ -9,14 +9,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("steplatch terminal open --name build", "a shell"),
             ("steplatch terminal open --name py -- python3 -q", "another program"),
-            ("steplatch terminal open --host box --cwd /srv", "a shell on another machine"),
+            ("steplatch terminal open --host box --cwd /srv", "a shell on a remote host"),
         ],
     ),
     (
         "terminal attach",
         &[
             ("steplatch terminal attach build", "ctrl-\\ detaches"),
-            ("steplatch terminal attach build --hold", "the agent cannot type meanwhile"),
+            ("steplatch terminal attach build --hold", "the agent cannot type until you detach"),
         ],
     ),
     (
@@ -124,7 +124,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("steplatch setup --dry-run", "shows the changes, and makes none"),
             ("steplatch setup --client claude-code --scope project", "for all users of this directory"),
-            ("steplatch setup --instructions", "also tells agents when to use the tools"),
+            ("steplatch setup --instructions", "also adds advice for agents on when to use the tools"),
         ],
     ),
     ("doctor", &[("steplatch doctor", "starts the server as each client does")]),

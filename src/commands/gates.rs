@@ -122,7 +122,7 @@ impl GateName {
 impl Show {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let GateName { run, gate, .. } = GateName::parse(paths, &self.gate).await?;
-        unlock(paths, Some(&run), Person::here().as_mut()).await?;
+        unlock(paths, Some(&run), Person::at_terminal().as_mut()).await?;
         let reply = front::ask(paths, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the gate is not open")).with(&reply));
@@ -185,8 +185,8 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 pub(super) fn question_lines(gate: &GateInfo, content: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut prompt = gate.prompt.lines().map(visible);
-    let first = prompt.next().unwrap_or_default();
-    let mut lines = vec![format!("{indent}{first} {QUIET}asked {since}{QUIET:#}")];
+    let first_line = prompt.next().unwrap_or_default();
+    let mut lines = vec![format!("{indent}{first_line} {QUIET}asked {since}{QUIET:#}")];
     // The bar distinguishes lines of the question from choices and commands.
     lines.extend(prompt.map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     lines.extend(content.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
@@ -242,7 +242,7 @@ async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Pers
 impl Answer {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         // Use one reader for the whole command: a second one would miss the input that the first has buffered.
-        let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
+        let mut person = Person::at_terminal().filter(|_| !self.json && !self.passphrase_stdin);
         let Some(gate_or_run) = &self.run else {
             unlock(paths, None, person.as_mut()).await?;
             return self.ask_all(paths, person).await;
@@ -400,7 +400,7 @@ impl Answer {
             loop {
                 asking.lead().iter().try_for_each(|line| print::line(format!("    {line}")))?;
                 match asking.is_secret() {
-                    true => person.listen_unseen(),
+                    true => person.listen_without_echo(),
                     false => person.end_question(),
                 }
                 print::ask(&asking.prompt())?;
@@ -413,7 +413,7 @@ impl Answer {
                     print::line("")?;
                     return Err(Failure::work("not every question was answered; the others stay open"));
                 };
-                if line.trim().is_empty() && asking.may_be_left() {
+                if line.trim().is_empty() && asking.can_skip() {
                     print::remark("  left open");
                     break;
                 }
@@ -430,7 +430,7 @@ impl Answer {
                     print::line(format!("  answered: {}; the run is now {}", answer_text(&answer), reply.status))?;
                     break;
                 }
-                if let Some(reason) = asking.refused(answer, &reply) {
+                if let Some(reason) = asking.handle_rejection(answer, &reply) {
                     print::remark(&format!("  {reason}"));
                 }
                 if !reply.passphrase_wanted && !is_open(paths, asking.gate()).await? {

@@ -81,9 +81,9 @@ impl List {
 pub(crate) fn steps(reply: &NodeReply) -> Vec<String> {
     let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return Vec::new() };
     let order = reply.attributes.get("execution_order").and_then(Value::as_array);
-    let started: Vec<&str> = order.into_iter().flatten().filter_map(Value::as_str).collect();
-    let not_started = steps.keys().map(String::as_str).filter(|step| !started.contains(step));
-    let rows = started.iter().copied().chain(not_started).filter_map(|name| {
+    let started_steps: Vec<&str> = order.into_iter().flatten().filter_map(Value::as_str).collect();
+    let not_started = steps.keys().map(String::as_str).filter(|step| !started_steps.contains(step));
+    let rows = started_steps.iter().copied().chain(not_started).filter_map(|name| {
         let step = steps.get(name)?;
         let attempts = step["attempts"].as_u64().filter(|attempts| *attempts > 1);
         let attempts = attempts.map(|attempts| format!("({attempts} attempts)"));

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::front;
 use crate::settings::Settings;
 
-/// Relay a connection between a daemon on another machine and its terminal host here
+/// Relay a connection between a daemon on a remote computer and its terminal host here
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostRelay {
     /// Use standard input and output
@@ -48,7 +48,7 @@ impl HostRelay {
     }
 }
 
-/// Returns the paths of the host that belongs to a client on another machine.
+/// Returns the paths of the host that belongs to a client on a remote computer.
 pub(super) fn hosted_paths(client: &str) -> Result<DaemonPaths, Failure> {
     DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
 }
@@ -59,7 +59,7 @@ const LOGIN_START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Login shells that take a command with `-c`.
 const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns the command that starts a host for another machine. It uses the user's login shell, so that the terminals
+/// Returns the command that starts a host for a client on a remote computer. It uses the user's login shell, so that the terminals
 /// have the environment of a login instead of that of an ssh command.
 fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = front::starter()?.program;

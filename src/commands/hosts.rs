@@ -1,4 +1,4 @@
-//! `steplatch hosts …`: other machines for terminals.
+//! `steplatch hosts …`: remote hosts for terminals.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,19 +14,19 @@ use crate::{completion, front, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostsCommand {
-    /// Add a machine to the configuration and connect to it
+    /// Add a host to the configuration and connect to it
     Add(Add),
-    /// List the machines and the states of their connections
+    /// List the hosts and the states of their connections
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Connect to a machine now and show its state
+    /// Connect to a host now and show its state
     Check(Check),
-    /// Remove a machine from the configuration; its terminals stay open there
+    /// Remove a host from the configuration; its terminals stay open there
     Remove {
-        /// Name of the machine
+        /// Name of the host
         #[arg(add = completion::hosts())]
         name: String,
         /// Print JSON
@@ -37,15 +37,15 @@ pub(crate) enum HostsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// Name of the machine, as in `steplatch terminal open --host NAME`
+    /// Name of the host, as in `steplatch terminal open --host NAME`
     name: String,
-    /// Destination, as ssh takes it: user@machine, or an alias of ~/.ssh/config
+    /// Destination, as ssh takes it: user@host, or an alias of ~/.ssh/config
     #[arg(long, value_name = "TARGET")]
     ssh: String,
-    /// First install this program on the machine, in ~/.local/share/steplatch/bin
+    /// First install this program on the host, in ~/.local/share/steplatch/bin
     #[arg(long)]
     install: bool,
-    /// Program to install, built for the machine [default: this one]
+    /// Program to install, built for the host [default: this one]
     #[arg(long, value_name = "FILE", requires = "install")]
     program: Option<PathBuf>,
     /// Print JSON
@@ -55,7 +55,7 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Name of the machine
+    /// Name of the host
     #[arg(add = completion::hosts())]
     name: String,
     /// Maximum wait in seconds
@@ -66,10 +66,10 @@ pub(crate) struct Check {
     json: bool,
 }
 
-/// Message if no machine is configured.
+/// Message if no host is configured.
 const NO_HOSTS: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
 
-/// Maximum time for the first connection to a new machine, in seconds. Includes the time to answer questions of ssh.
+/// Maximum time for the first connection to a new host, in seconds. Includes the time to answer questions of ssh.
 const FIRST_CONNECTION_TIMEOUT_SECONDS: u32 = 120;
 
 impl HostsCommand {
@@ -121,7 +121,7 @@ impl Add {
     }
 }
 
-/// Connects to a machine. A person at this terminal answers the questions of ssh.
+/// Connects to a host. A person at this terminal answers the questions of ssh.
 async fn check_host(
     paths: &DaemonPaths,
     name: &str,
@@ -147,7 +147,7 @@ async fn check_host(
     }
 }
 
-/// Describes the connection to a machine.
+/// Describes the connection to a host.
 fn describe_host(host: &RemoteHostInfo) -> String {
     let version = host.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
     let terminals = match host.terminals {

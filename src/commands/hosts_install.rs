@@ -1,8 +1,8 @@
-//! Installation of this program on another machine over the user's `ssh` (`steplatch hosts add --install`), and its
+//! Installation of this program on a remote host over the user's `ssh` (`steplatch hosts add --install`), and its
 //! removal.
 //!
 //! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames the file, so that the
-//! program is complete. Other versions on the machine and their terminals stay unchanged.
+//! program is complete. Other versions on the host and their terminals stay unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -23,10 +23,10 @@ use crate::print;
 /// Version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Installs this program, or `program`, on a new machine.
+/// Installs this program, or `program`, on a new host.
 ///
 /// # Errors
-/// If the machine has another platform or is unreachable, or if the installation fails. A failure leaves no file.
+/// If the host has another platform or is unreachable, or if the installation fails. A failure leaves no file.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
     let output = run(ssh, INSTALLATION, "uname -sm; command -v gzip || true", &[]).await?;
     let (remote_platform, gzip) = output.trim_start().split_once('\n').unwrap_or((&output, ""));
@@ -34,7 +34,7 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
     let local_platform = format!("{} {}", system.sysname().to_string_lossy(), system.machine().to_string_lossy());
     if program.is_none() && remote_platform.trim() != local_platform {
         return Err(Failure::work(format!(
-            "{ssh} is '{}', but this program is for '{local_platform}'; give a program for that machine with --program FILE",
+            "{ssh} is '{}', but this program is for '{local_platform}'; specify a program for that host with --program FILE",
             print::visible(remote_platform.trim())
         )));
     }
@@ -79,8 +79,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 /// Compresses a program for the transfer, to about 40 % of its size.
 fn compress(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
-    let written = writer.write_all(bytes).and_then(|()| writer.finish());
-    written.map_err(|error| Failure::system("the program cannot be compressed", &error))
+    let result = writer.write_all(bytes).and_then(|()| writer.finish());
+    result.map_err(|error| Failure::system("the program cannot be compressed", &error))
 }
 
 /// Returns the SHA-256 sum, as sha256sum(1) prints it.
@@ -88,23 +88,23 @@ fn sha256_sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Removes this installation's part of a machine: its terminal host with the open terminals, the directory of its
+/// Removes this installation's part of a host: its terminal host with the open terminals, the directory of its
 /// client, and the program unless other clients have directories there.
 ///
 /// # Errors
-/// If the machine is unreachable or the terminal host does not end.
+/// If the host is unreachable or the terminal host does not end.
 pub(super) async fn remove(ssh: &str, client: Option<&str>) -> Result<(), Failure> {
     run(ssh, "removed from", &removal_script(client), &[]).await.map(drop)
 }
 
-/// Maximum number of seconds that a terminal host on another machine takes to close its terminals and end.
+/// Maximum number of seconds that a terminal host on a remote host takes to close its terminals and end.
 const HOST_END_TIMEOUT_SECONDS: u32 = 20;
 
 /// Returns a script that ends the terminal host and then removes the files.
 fn removal_script(client: Option<&str>) -> String {
     let hosted = client.and_then(|client| DaemonPaths::hosted(client).ok().map(|paths| (client, paths)));
-    let folder = hosted.as_ref().and_then(|(client, paths)| Some((client, paths.state().file_name()?.to_str()?)));
-    let removal = folder.map(|(client, folder)| {
+    let directory = hosted.as_ref().and_then(|(client, paths)| Some((client, paths.state().file_name()?.to_str()?)));
+    let removal = directory.map(|(client, directory)| {
         // The command line of this script also contains the words of the host, but not at its end.
         let hosts = format!(
             r#"h() {{ for p in /proc/[0-9]*; do case "$(tr '\0' ' ' 2>/dev/null < "$p/cmdline")" in *" daemon host --hosted {client} ") echo "${{p#/proc/}}";; esac; done; }}"#
@@ -112,7 +112,7 @@ fn removal_script(client: Option<&str>) -> String {
         let end = format!(
             r#"kill $(h) 2>/dev/null || true; i=0; while [ -n "$(h)" ]; do if [ $i -eq {HOST_END_TIMEOUT_SECONDS} ]; then echo "the terminal host $(h) does not end" >&2; exit 1; fi; sleep 1; i=$((i + 1)); done"#
         );
-        format!(r#"{hosts}; {end}; rm -rf "$s/hosted/{folder}"; "#)
+        format!(r#"{hosts}; {end}; rm -rf "$s/hosted/{directory}"; "#)
     });
     format!(
         r#"set -e; s="${{XDG_STATE_HOME:-$HOME/.local/state}}/steplatch"; b="{INSTALLED}"; {}if [ -z "$(ls "$s/hosted" 2>/dev/null)" ]; then rm -rf "$b"; rmdir "$s/hosted" "$s" "${{b%/bin}}" 2>/dev/null || true; fi"#,
@@ -131,7 +131,7 @@ fn installation_script(sum: &str, reader: &str) -> String {
 /// Wording of an installation in error messages.
 const INSTALLATION: &str = "installed on";
 
-/// Runs a script with `sh` on the machine, with `input` as standard input. Questions of ssh appear in this terminal.
+/// Runs a script with `sh` on the host, with `input` as standard input. Questions of ssh appear in this terminal.
 /// `done` is the action in error messages, such as "installed on".
 async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let to_failure = |error: std::io::Error| Failure::system("ssh could not be run", &error);
@@ -165,8 +165,9 @@ async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String
     }
     // If the script did not run, the last line comes from ssh.
     let errors = between(&errors, &mark).filter(|_| script_output.is_some()).unwrap_or(&errors);
-    let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
-    Err(Failure::work(format!("nothing was {done} {ssh}: {}{}", print::visible(last), advice(last))))
+    let last_line =
+        errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
+    Err(Failure::work(format!("nothing was {done} {ssh}: {}{}", print::visible(last_line), advice(last_line))))
 }
 
 /// Returns a script that prints `mark` before and after the output of `script`, because startup files may also print.
@@ -181,12 +182,12 @@ fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     Some(after.split_once(mark).map_or(after, |(inner, _)| inner).trim_matches(['\r', '\n']))
 }
 
-/// Returns advice after an error of the machine's dynamic loader, or of a shell that finds no loader (ld.so(8)).
+/// Returns advice after an error of the host's dynamic loader, or of a shell that finds no loader (ld.so(8)).
 fn advice(error: &str) -> &'static str {
     let lacks_libc = error.contains("GLIBC_") || (error.contains("/.steplatch.") && error.contains("not found"));
     match lacks_libc {
         true => {
-            "; this program needs a libc that the machine does not have: build a static one, and name it with --program FILE (docs/hosts.md, Steplatch over there)"
+            "; this program needs a libc that the host does not have: build a static one, and specify it with --program FILE (docs/hosts.md, Steplatch over there)"
         }
         false => "",
     }
@@ -197,10 +198,10 @@ mod tests {
     use super::*;
 
     fn run_script(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
-        received(home, program, sum, "cat")
+        install_through_reader(home, program, sum, "cat")
     }
 
-    fn received(home: &Path, sent: &[u8], sum: &str, reader: &str) -> (bool, String, String) {
+    fn install_through_reader(home: &Path, sent: &[u8], sum: &str, reader: &str) -> (bool, String, String) {
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell
             .args(["-c", &installation_script(sum, reader)])
@@ -219,26 +220,26 @@ mod tests {
     }
 
     #[test]
-    fn login_messages_around_the_answer_are_ignored() {
+    fn login_messages_are_ignored() {
         let login = |script: &str| {
             let around =
                 format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", with_marks("mark", script));
-            // The script ends the shell, as on the remote machine: later output comes from another program.
+            // The script ends the shell, as on the remote host: later output comes from another program.
             let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
             (output.status.code(), text(output.stdout), text(output.stderr))
         };
-        let (code, said, _) = login("printf 'Linux x86_64'");
-        assert_eq!((code, between(&said, "mark")), (Some(0), Some("Linux x86_64")), "{said}");
-        let (code, said, errors) =
+        let (code, output, _) = login("printf 'Linux x86_64'");
+        assert_eq!((code, between(&output, "mark")), (Some(0), Some("Linux x86_64")), "{output}");
+        let (code, output, errors) =
             login("set -e; trap 'echo trapped' EXIT; echo one; echo 'no space' >&2; false; echo two");
-        assert_eq!((code, between(&said, "mark")), (Some(1), Some("one\ntrapped")), "{said}");
+        assert_eq!((code, between(&output, "mark")), (Some(1), Some("one\ntrapped")), "{output}");
         assert_eq!(between(&errors, "mark"), Some("no space"), "{errors}");
         assert_eq!(between("Welcome to fish\n", "mark"), None);
     }
 
     #[test]
-    fn program_for_another_libc_has_a_next_step() {
+    fn wrong_libc_error_has_advice() {
         let loader = "/home/ana/.local/share/steplatch/bin/1/.steplatch.7: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by it)";
         let shell = "sh: /root/.local/share/steplatch/bin/1/.steplatch.7: not found";
         assert!(advice(loader).contains("--program FILE") && advice(shell).contains("--program FILE"));
@@ -250,22 +251,22 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let program = b"#!/bin/sh\necho steplatch here\n";
         let sum = sha256_sum(program);
-        let folder = home.path().join(".local/share/steplatch/bin").join(VERSION);
+        let directory = home.path().join(".local/share/steplatch/bin").join(VERSION);
         let (success, _, errors) = run_script(home.path(), b"#!/bin/sh\necho else\n", &sum);
         assert!(!success && errors.contains("the copy is damaged"), "{errors}");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-        let (success, said, _) = run_script(home.path(), program, &sum);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        let (success, output, _) = run_script(home.path(), program, &sum);
         assert!(success);
-        assert_eq!(said, "steplatch here\n");
-        assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
-        let (success, said, _) = received(home.path(), &compress(program).unwrap(), &sum, "gzip -dc");
+        assert_eq!(output, "steplatch here\n");
+        assert_eq!(std::fs::read(directory.join("steplatch")).unwrap(), program);
+        let (success, output, _) = install_through_reader(home.path(), &compress(program).unwrap(), &sum, "gzip -dc");
         assert!(success);
-        assert_eq!(said, "steplatch here\n");
-        assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
+        assert_eq!(output, "steplatch here\n");
+        assert_eq!(std::fs::read(directory.join("steplatch")).unwrap(), program);
         // A program that does not run there is not installed.
         let broken = b"#!/nowhere/interpreter\n";
         assert!(!run_script(home.path(), broken, &sha256_sum(broken)).0);
-        assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        assert_eq!(std::fs::read(directory.join("steplatch")).unwrap(), program);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
     }
 }

@@ -57,20 +57,20 @@ const SCRIPTS: [&str; 3] = ["lint", "build", "test"];
 
 impl Init {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let folder = &self.directory;
-        if !folder.is_dir() {
-            return Err(Failure::usage(format!("'{}' is not a directory", folder.display())));
+        let directory = &self.directory;
+        if !directory.is_dir() {
+            return Err(Failure::usage(format!("'{}' is not a directory", directory.display())));
         }
-        let steps = find_steps(folder);
+        let steps = find_steps(directory);
         let files = [("steplatch.toml", declarations(&steps)), ("check.py", function(&steps))];
-        let existing = files.iter().map(|(name, _)| folder.join(name)).find(|path| path.symlink_metadata().is_ok());
+        let existing = files.iter().map(|(name, _)| directory.join(name)).find(|path| path.symlink_metadata().is_ok());
         if let Some(path) = existing {
             let reason = "init writes no file that is there already, and wrote nothing";
             return Err(Failure::usage(format!("'{}' exists; {reason}", path.display())));
         }
         if !self.dry_run {
             for (name, text) in &files {
-                let path = folder.join(name);
+                let path = directory.join(name);
                 let failed = |error| Failure::system(&format!("'{}' cannot be written", path.display()), &error);
                 // A file that appeared in the meantime stays.
                 std::fs::File::create_new(&path)
@@ -79,14 +79,14 @@ impl Init {
             }
         }
         if self.json {
-            let files = files.map(|(name, text)| json!({"file": folder.join(name), "text": text}));
+            let files = files.map(|(name, text)| json!({"file": directory.join(name), "text": text}));
             print::json(&json!({"success": true, "dry_run": self.dry_run, "files": files}))?;
             return Ok(ExitCode::SUCCESS);
         }
         for (name, text) in &files {
             match self.dry_run {
                 true => print::line(format!("{QUIET}# {name}{QUIET:#}\n{text}"))?,
-                false => print::line(format!("  {GOOD}✓{GOOD:#} {}", folder.join(name).display()))?,
+                false => print::line(format!("  {GOOD}✓{GOOD:#} {}", directory.join(name).display()))?,
             }
         }
         match self.dry_run {
@@ -98,20 +98,21 @@ impl Init {
 }
 
 /// Returns the commands of the build tools in a directory, in the order of their execution, with one for each name.
-fn find_steps(folder: &Path) -> Vec<Step> {
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+fn find_steps(directory: &Path) -> Vec<Step> {
+    let read_file = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
     let mut steps: Vec<Step> = Vec::new();
-    if let Some(package) = read("package.json").and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
-        let manager = PACKAGE_MANAGERS.iter().find(|(lock, _)| folder.join(lock).exists()).map_or("npm", |row| row.1);
+    if let Some(package) = read_file("package.json").and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
+        let manager =
+            PACKAGE_MANAGERS.iter().find(|(lock, _)| directory.join(lock).exists()).map_or("npm", |row| row.1);
         let scripts = SCRIPTS.into_iter().filter(|name| package["scripts"][name].is_string());
         steps.extend(scripts.map(|id| Step { id, command: format!("{manager} run {id}") }));
     }
     for (file, commands) in TOOLS {
-        if folder.join(file).exists() {
+        if directory.join(file).exists() {
             steps.extend(commands.iter().map(|(id, command)| Step { id, command: (*command).to_owned() }));
         }
     }
-    if let Some(makefile) = read("Makefile") {
+    if let Some(makefile) = read_file("Makefile") {
         let has_target = |name: &&str| makefile.lines().any(|line| line.starts_with(&format!("{name}:")));
         steps.extend(SCRIPTS.into_iter().filter(has_target).map(|id| Step { id, command: format!("make {id}") }));
     }
@@ -160,11 +161,11 @@ mod tests {
     use super::*;
 
     fn steps_of(files: &[(&str, &str)]) -> Vec<(&'static str, String)> {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).unwrap();
+            std::fs::write(directory.path().join(name), text).unwrap();
         }
-        find_steps(folder.path()).into_iter().map(|step| (step.id, step.command)).collect()
+        find_steps(directory.path()).into_iter().map(|step| (step.id, step.command)).collect()
     }
 
     #[test]

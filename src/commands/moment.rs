@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn time_is_an_age_a_day_or_a_timestamp() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
-        let read = |text: &str| moment_at(text, now).map(|moment| moment.to_string());
+        let parse = |text: &str| moment_at(text, now).map(|moment| moment.to_string());
         for (text, expected) in [
             ("90s", "2026-03-01T11:58:30Z"),
             ("1h30m", "2026-03-01T10:30:00Z"),
@@ -55,10 +55,10 @@ mod tests {
             ("2026-02-28", "2026-02-28T00:00:00Z"),
             ("2026-02-28T13:00:00+01:00", "2026-02-28T12:00:00Z"),
         ] {
-            assert_eq!(read(text).as_deref(), Some(expected), "{text}");
+            assert_eq!(parse(text).as_deref(), Some(expected), "{text}");
         }
         for wrong in ["", "h", "2", "2x", "-2h", "yesterday", "9999999999999999999h", "99999999999w", "2026-02-30"] {
-            assert_eq!(read(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -116,10 +116,10 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item =
 }
 
 /// Prints the files that declare the listed nodes, and the invalid declarations in them.
-pub(super) fn print_sources(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
+pub(super) fn print_sources(files: &[String], directory: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
     if files.is_empty() {
         let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
-        print::remark(&format!("{folder} declares none; declare one in its steplatch.toml: {example}"));
+        print::remark(&format!("{directory} declares none; declare one in its steplatch.toml: {example}"));
     } else {
         print::remark(&format!("in {}", files.join(" and ")));
     }
@@ -183,13 +183,13 @@ fn describe(reply: &DescribeNodeReply) -> Vec<String> {
 }
 
 fn step_row(step: &Value) -> Vec<String> {
-    let after = step["depends_on"].as_array().into_iter().flatten().map(text);
-    let after: Vec<String> = after.collect();
+    let dependencies = step["depends_on"].as_array().into_iter().flatten().map(text);
+    let dependencies: Vec<String> = dependencies.collect();
     let policy = &step["on_error"];
     let word = |policy: &Value| policy["policy"].as_str().map_or_else(|| text(policy), str::to_owned);
     let then = policy.get("then").map(|then| format!(", then {}", word(then)));
     let on_error = word(policy) + &then.unwrap_or_default();
-    let cells = [text(&step["id"]), text(&step["node"]), text(&step["input"]), after.join(", "), on_error];
+    let cells = [text(&step["id"]), text(&step["node"]), text(&step["input"]), dependencies.join(", "), on_error];
     cells.map(|cell| visible(&cell)).to_vec()
 }
 
@@ -215,8 +215,8 @@ impl NodeInput {
             None => return Ok(Value::Null),
             Some("-") => {
                 let mut text = String::new();
-                let read = std::io::stdin().lock().read_to_string(&mut text);
-                read.map_err(|error| Failure::system("standard input cannot be read as text", &error))?;
+                let result = std::io::stdin().lock().read_to_string(&mut text);
+                result.map_err(|error| Failure::system("standard input cannot be read as text", &error))?;
                 text
             }
             Some(text) => text.to_owned(),

@@ -80,7 +80,7 @@ fn about(grammar: &clap::Command, name: &str) -> String {
 ///
 /// With clap's own `env`, a set variable would count as the option, which 'setup' refuses.
 pub(super) fn state_directory() -> String {
-    let is_set = env::var_os(STATE_VARIABLE).is_some_and(|folder| !folder.is_empty());
+    let is_set = env::var_os(STATE_VARIABLE).is_some_and(|directory| !directory.is_empty());
     let home = env::var_os("HOME").filter(|home| !home.is_empty());
     let directory = DaemonPaths::from_environment(None).ok();
     let directory = directory.map(|paths| display_path(paths.state(), home.as_deref().map(Path::new)));
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn directory_below_home_is_shown_with_a_tilde() {
-        let shown = |directory: &str| display_path(Path::new(directory), Some(Path::new("/home/ana")));
-        assert_eq!(shown("/home/ana/.local/state/steplatch"), "~/.local/state/steplatch");
-        assert_eq!(shown("/srv/state"), "/srv/state");
+        let display = |directory: &str| display_path(Path::new(directory), Some(Path::new("/home/ana")));
+        assert_eq!(display("/home/ana/.local/state/steplatch"), "~/.local/state/steplatch");
+        assert_eq!(display("/srv/state"), "/srv/state");
         assert_eq!(display_path(Path::new("/srv"), None), "/srv");
     }
 }

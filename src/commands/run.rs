@@ -141,24 +141,24 @@ impl Run {
         if !json {
             secret_arguments::ask(&daemon, &mut verb).await?;
         }
-        let started = daemon.call(verb).await?;
-        if started.run_id.is_empty() {
-            let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
+        let reply = daemon.call(verb).await?;
+        if reply.run_id.is_empty() {
+            let error = reply.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
             let error = describe_refusal(&workflow, error);
-            return Err(Failure::usage(error).with(&started));
+            return Err(Failure::usage(error).with(&reply));
         }
         if detach {
             if json {
-                print::json(&started)?;
+                print::json(&reply)?;
             } else {
-                print::line(&started.run_id)?;
+                print::line(&reply.run_id)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(reuse_remark) = reuse_remark.filter(|_| !json) {
             print::remark(&reuse_remark);
         }
-        let (end, reply) = watch(&daemon, started.run_id, json).await?;
+        let (end, reply) = watch(&daemon, reply.run_id, json).await?;
         if json {
             print::json(&reply)?;
         } else if let Some(save_error) = reply.error.as_ref().filter(|_| reply.success) {
@@ -207,7 +207,7 @@ pub(super) async fn watch(
         daemon,
         run: &run,
         view: if silent { &mut SilentView } else { &mut line_view },
-        person: Person::here().filter(|_| !silent),
+        person: Person::at_terminal().filter(|_| !silent),
         questions: VecDeque::new(),
         children: ChildRuns::new(daemon.clone()),
     };
@@ -225,12 +225,12 @@ pub(super) async fn watch(
 /// If the run did not start, or the connection to the daemon was lost.
 pub(super) async fn run_to_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
     secret_arguments::ask(daemon, &mut verb).await?;
-    let started = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;
-    if started.run_id.is_empty() {
-        let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
-        return Err(Failure::usage(error).with(&started));
+    let reply = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;
+    if reply.run_id.is_empty() {
+        let error = reply.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
+        return Err(Failure::usage(error).with(&reply));
     }
-    watch(daemon, started.run_id, false).await.map(|(_, reply)| reply)
+    watch(daemon, reply.run_id, false).await.map(|(_, reply)| reply)
 }
 
 fn exit_code(reply: &RunReply) -> u8 {
@@ -398,7 +398,7 @@ impl RunWatcher<'_> {
     fn ask_next_line(&mut self) -> Result<(), Failure> {
         if let (Some(question), Some(person)) = (self.questions.front(), &mut self.person) {
             match question.is_secret() {
-                true => person.listen_unseen(),
+                true => person.listen_without_echo(),
                 false => person.end_question(),
             }
             for line in question.lead() {
@@ -424,7 +424,7 @@ impl RunWatcher<'_> {
         };
         let error = match question.line(&line) {
             Ok(Some(answer)) => match self.send(&answer).await? {
-                Some(reply) => match question.refused(answer, &reply) {
+                Some(reply) => match question.handle_rejection(answer, &reply) {
                     Some(reason) => Some(reason),
                     None => return self.continue_question(question),
                 },

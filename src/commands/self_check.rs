@@ -122,7 +122,7 @@ fn has_directory(program: &Path, name: &str) -> bool {
 
 /// Returns whether a program is in an environment of Python.
 fn has_environment(program: &Path) -> bool {
-    program.parent().and_then(Path::parent).is_some_and(|folder| folder.join("pyvenv.cfg").exists())
+    program.parent().and_then(Path::parent).is_some_and(|directory| directory.join("pyvenv.cfg").exists())
 }
 
 fn first_word(output: &str) -> Option<String> {
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn path_names_the_package_manager_and_its_command() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let environment = |name: &str| {
-            let root = folder.path().join(name);
+            let root = directory.path().join(name);
             std::fs::create_dir_all(root.join("bin")).unwrap();
             std::fs::write(root.join("pyvenv.cfg"), "").unwrap();
             root.join("bin/steplatch").display().to_string()

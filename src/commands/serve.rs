@@ -129,21 +129,21 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
 
 /// Lists the browsers that are logged in.
 async fn list_sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let listed = front::ask(paths, ListPageSessions {}).await?;
+    let reply = front::ask(paths, ListPageSessions {}).await?;
     if json {
-        print::json(&listed)?;
+        print::json(&reply)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if listed.sessions.is_empty() && listed.shares.is_empty() {
+    if reply.sessions.is_empty() && reply.shares.is_empty() {
         print::remark("no browser is logged in; log one in with: steplatch open");
         return Ok(ExitCode::SUCCESS);
     }
-    if !listed.sessions.is_empty() {
-        print_browsers(listed.sessions)?;
+    if !reply.sessions.is_empty() {
+        print_browsers(reply.sessions)?;
     }
-    if !listed.shares.is_empty() {
+    if !reply.shares.is_empty() {
         let head = ["link", "terminal", "expires", "browsers"].map(str::to_owned).to_vec();
-        let rows = listed
+        let rows = reply
             .shares
             .into_iter()
             .map(|share| vec![share.share_id, share.session_id, share.expires, share.browsers.to_string()]);
@@ -162,14 +162,14 @@ fn print_browsers(sessions: Vec<PageSessionInfo>) -> Result<(), Failure> {
 
 /// Logs one browser out, or all.
 async fn end_sessions(paths: &DaemonPaths, session_id: Option<String>, json: bool) -> Result<ExitCode, Failure> {
-    let ended = front::ask(paths, EndPageSessions { session_id }).await?;
-    if !ended.success {
-        return Err(Failure::work(ended.error.unwrap_or_else(|| "the session could not be ended".to_owned())));
+    let reply = front::ask(paths, EndPageSessions { session_id }).await?;
+    if !reply.success {
+        return Err(Failure::work(reply.error.unwrap_or_else(|| "the session could not be ended".to_owned())));
     }
     if json {
-        print::json(&ended)?;
+        print::json(&reply)?;
     } else {
-        print::line(match ended.ended {
+        print::line(match reply.ended {
             0 => "ended; no browser used it".to_owned(),
             1 => "1 browser is logged out".to_owned(),
             many => format!("{many} browsers are logged out"),
@@ -180,12 +180,12 @@ async fn end_sessions(paths: &DaemonPaths, session_id: Option<String>, json: boo
 
 /// Stops the server of the page.
 async fn stop(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let stopped = page_server::stop(paths).await?;
+    let record = page_server::stop(paths).await?;
     if json {
-        print::json(&json!({"success": true, "pid": stopped.map(|record| record.pid)}))?;
+        print::json(&json!({"success": true, "pid": record.map(|record| record.pid)}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    match stopped {
+    match record {
         Some(record) => print::line(format!("server stopped: pid {}, {}", record.pid, record.url()))?,
         None => print::remark("no server of the page is running"),
     }

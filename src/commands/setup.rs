@@ -21,10 +21,10 @@ pub(crate) struct Setup {
     /// Scope of the entry
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
-    /// Also have clients call the tools that only read without asking (Claude Code, Gemini CLI)
+    /// Also let clients call read-only tools without asking (Claude Code, Gemini CLI)
     #[arg(long, conflicts_with = "remove")]
     allow_reading: bool,
-    /// Also tell agents when to use these tools, in a block of AGENTS.md, CLAUDE.md or GEMINI.md
+    /// Also add advice on when to use these tools, in a block of AGENTS.md, CLAUDE.md or GEMINI.md
     #[arg(long, conflicts_with = "remove")]
     instructions: bool,
     /// Remove the entry, the rules of --allow-reading and the block of --instructions
@@ -68,7 +68,7 @@ pub(super) struct ClientOutcome {
 
 impl Setup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let user_paths = UserPaths::look()?;
+        let user_paths = UserPaths::from_environment()?;
         let own_entry = if self.remove { None } else { Some(OwnEntry::find(&user_paths)?) };
         let outcomes = self.outcomes(&user_paths, own_entry.as_ref());
         let errors: Vec<String> = outcomes.iter().filter_map(|outcome| outcome.error(&user_paths)).collect();
@@ -140,7 +140,7 @@ impl Setup {
             return self.without_file(client);
         };
         // An explicitly named client counts as installed.
-        if self.client.is_empty() && !client.is_there(self.scope, user_paths) {
+        if self.client.is_empty() && !client.is_present(self.scope, user_paths) {
             let diff = String::new();
             return vec![ClientOutcome { client, part: Part::Entry, file: path, outcome: None, diff }];
         }
@@ -154,7 +154,7 @@ impl Setup {
         ] {
             let (Some(path), Some(make)) = (path.filter(|_| is_requested || self.remove), make) else { continue };
             let edited = self.edit(client, part, path, make);
-            // Most users have no such part, and are not told so.
+            // Most users have no such part, so none is reported.
             if !matches!(edited.outcome, Some(Ok(Outcome::Absent))) {
                 outcomes.push(edited);
             }
@@ -289,18 +289,18 @@ impl ClientOutcome {
 
     /// Returns a symbol and a few words for people.
     fn summary(&self, dry_run: bool) -> (String, String) {
-        let good = format!("{GOOD}✓{GOOD:#}");
+        let check_mark = format!("{GOOD}✓{GOOD:#}");
         let quiet = format!("{QUIET}·{QUIET:#}");
         let choose = |done: &str, planned: &str| if dry_run { planned.to_owned() } else { done.to_owned() };
         match &self.outcome {
             None => (quiet, "not found".to_owned()),
             Some(Err(_)) => (format!("{BAD}✗{BAD:#}"), "unchanged".to_owned()),
-            Some(Ok(Outcome::Added)) => (good, choose("added", "would be added")),
-            Some(Ok(Outcome::Changed { .. })) => (good, choose("changed", "would be changed")),
-            Some(Ok(Outcome::Removed)) => (good, choose("removed", "would be removed")),
-            Some(Ok(Outcome::Kept)) if self.part != Part::Entry => (good, "already there".to_owned()),
-            Some(Ok(Outcome::Kept)) => (good, "already registered".to_owned()),
-            Some(Ok(Outcome::KeptUrl(_))) => (good, "already registered, over HTTP".to_owned()),
+            Some(Ok(Outcome::Added)) => (check_mark, choose("added", "would be added")),
+            Some(Ok(Outcome::Changed { .. })) => (check_mark, choose("changed", "would be changed")),
+            Some(Ok(Outcome::Removed)) => (check_mark, choose("removed", "would be removed")),
+            Some(Ok(Outcome::Kept)) if self.part != Part::Entry => (check_mark, "already there".to_owned()),
+            Some(Ok(Outcome::Kept)) => (check_mark, "already registered".to_owned()),
+            Some(Ok(Outcome::KeptUrl(_))) => (check_mark, "already registered, over HTTP".to_owned()),
             Some(Ok(Outcome::Absent)) => (quiet, "has no entry".to_owned()),
         }
     }
@@ -325,15 +325,15 @@ impl ClientOutcome {
     /// # Errors
     /// The reason why the file stays.
     pub(super) fn remove_blank_file(&self) -> Result<(), String> {
-        let left = |error: &dyn std::fmt::Display| format!("'{}' was left: {error}", self.file.display());
-        let text = if self.is_removed() { file::read(&self.file).map_err(|error| left(&error))? } else { None };
+        let kept_error = |error: &dyn std::fmt::Display| format!("'{}' was left: {error}", self.file.display());
+        let text = if self.is_removed() { file::read(&self.file).map_err(|error| kept_error(&error))? } else { None };
         let is_blank = |text: String| match self.part {
             Part::Entry => is_blank(self.client.format, &text),
             Part::Rules => matches!(text.trim(), "" | "{}"),
             Part::Instructions => text.is_empty(),
         };
         if text.is_some_and(is_blank) {
-            std::fs::remove_file(&self.file).map_err(|error| left(&error))?;
+            std::fs::remove_file(&self.file).map_err(|error| kept_error(&error))?;
         }
         Ok(())
     }

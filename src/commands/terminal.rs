@@ -86,7 +86,7 @@ pub(crate) struct Open {
     /// Columns and rows
     #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = parse_size)]
     size: (u16, u16),
-    /// Machine to open it on [default: this one]
+    /// Host to open it on [default: this computer]
     #[arg(long, add = completion::hosts())]
     host: Option<String>,
     /// Print JSON
@@ -330,7 +330,7 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     ]
 }
 
-/// Returns the directory of a terminal, with the host as in scp(1) if the terminal is on another machine.
+/// Returns the directory of a terminal, with the host as in scp(1) if the terminal is on a remote host.
 pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
     match &session.host {
         Some(host) => Some(format!("{host}:{}", session.cwd.as_deref().unwrap_or_default())),

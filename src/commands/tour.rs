@@ -104,7 +104,7 @@ impl Hinter for Proposal {
 
 impl Highlighter for Proposal {
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        match print::coloured() {
+        match print::is_coloured() {
             true => Cow::Owned(format!("{QUIET}{hint}{QUIET:#}")),
             false => Cow::Borrowed(hint),
         }
@@ -123,7 +123,7 @@ impl Helper for Proposal {}
 struct Guide {
     editor: Editor<Proposal, DefaultHistory>,
     /// The directory of the commands.
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     search_path: OsString,
     state_directory: Option<OsString>,
 }
@@ -169,12 +169,12 @@ impl Tour {
 
 impl Guide {
     fn begin(state_directory: Option<&Path>) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("steplatch-tour-").tempdir()?;
+        let directory = tempfile::Builder::new().prefix("steplatch-tour-").tempdir()?;
         for (name, text) in FILES {
-            std::fs::write(folder.path().join(name), text)?;
+            std::fs::write(directory.path().join(name), text)?;
         }
         // The program may have another name, or a directory that is not searched.
-        let programs = folder.path().join(".bin");
+        let programs = directory.path().join(".bin");
         std::fs::create_dir(&programs)?;
         std::os::unix::fs::symlink(std::env::current_exe()?, programs.join("steplatch"))?;
         let searched = std::env::var_os("PATH").unwrap_or_default();
@@ -182,7 +182,7 @@ impl Guide {
         let editor = Editor::new().map_err(io::Error::other)?;
         Ok(Self {
             editor,
-            folder,
+            directory,
             search_path: search_path.map_err(io::Error::other)?,
             state_directory: state_directory.map(|directory| directory.as_os_str().to_owned()),
         })
@@ -220,7 +220,7 @@ impl Guide {
     /// Runs a line of sh in this terminal. Prints its exit code if it failed, and returns whether it succeeded.
     fn execute(&self, line: &str) -> Result<bool, Failure> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", line]).current_dir(self.folder.path()).env("PATH", &self.search_path);
+        shell.args(["-c", line]).current_dir(self.directory.path()).env("PATH", &self.search_path);
         if let Some(directory) = &self.state_directory {
             shell.env("STEPLATCH_STATE_DIR", directory);
         }

@@ -1,4 +1,4 @@
-//! `steplatch uninstall`: removes everything that steplatch installed on this machine, and on the remote machines of
+//! `steplatch uninstall`: removes everything that steplatch installed on this computer, and on the remote hosts of
 //! its configuration.
 //!
 //! It lists everything first. Without `--purge`, content made by the person stays, such as settings, runs and
@@ -41,24 +41,24 @@ pub(crate) struct Uninstall {
 const HELP: &str = "\
 Workflows in projects (.terminal_control_workflows) stay, and so does the program: remove it as you installed it.";
 
-/// Everything that is removed.
+/// Everything to remove.
 struct Inventory {
     entries: Vec<ClientOutcome>,
-    /// Open terminals, on this and on remote machines; none without a daemon.
+    /// Open local and remote terminals; none without a daemon.
     terminals: Vec<SessionInfo>,
     has_daemon: bool,
     /// Port of the server of the page, if it runs in the background.
     page_port: Option<u16>,
-    machines: Vec<RemoteHostConfig>,
-    /// Directories that go.
-    folders: Vec<PathBuf>,
-    /// Directories that stay.
+    hosts: Vec<RemoteHostConfig>,
+    /// Directories to remove.
+    directories: Vec<PathBuf>,
+    /// Directories to keep.
     kept: Vec<PathBuf>,
 }
 
 impl Uninstall {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let user_paths = UserPaths::look()?;
+        let user_paths = UserPaths::from_environment()?;
         let inventory = self.find(paths, &user_paths).await?;
         let mut document = inventory.document();
         document["dry_run"] = self.dry_run.into();
@@ -95,9 +95,9 @@ impl Uninstall {
             Some(daemon) => daemon.call(ListTerminalSessions {}).await?.sessions,
             None => Vec::new(),
         };
-        let exists = |folder: &PathBuf| folder.exists();
-        let own: Vec<PathBuf> = own_folders(paths, user_paths).into_iter().filter(exists).collect();
-        let (purged, kept) = if self.purge { (own, Vec::new()) } else { (Vec::new(), own) };
+        let exists = |directory: &PathBuf| directory.exists();
+        let own_directories: Vec<PathBuf> = own_directories(paths, user_paths).into_iter().filter(exists).collect();
+        let (purged, kept) = if self.purge { (own_directories, Vec::new()) } else { (Vec::new(), own_directories) };
         let runtime = Some(paths.runtime().to_owned()).filter(exists);
         let page = if runtime.is_some() { page_server::running(paths).await? } else { None };
         Ok(Inventory {
@@ -105,8 +105,8 @@ impl Uninstall {
             has_daemon: daemon.is_some(),
             page_port: page.map(|page| page.port),
             terminals,
-            machines: settings.hosts.iter().map(|host| host.config.clone()).collect(),
-            folders: runtime.into_iter().chain(purged).collect(),
+            hosts: settings.hosts.iter().map(|host| host.config.clone()).collect(),
+            directories: runtime.into_iter().chain(purged).collect(),
             kept,
         })
     }
@@ -116,8 +116,8 @@ impl Inventory {
     fn is_empty(&self) -> bool {
         !self.has_daemon
             && self.page_port.is_none()
-            && self.folders.is_empty()
-            && self.machines.is_empty()
+            && self.directories.is_empty()
+            && self.hosts.is_empty()
             && self.removed_entries().next().is_none()
     }
 
@@ -133,23 +133,23 @@ impl Inventory {
         {
             errors.push(error.message().to_owned());
         }
-        let ended = daemon::end(paths).await;
-        if let Err(error) = &ended {
+        let end_result = daemon::stop_all(paths).await;
+        if let Err(error) = &end_result {
             errors.push(format!("{}; its directories stay", error.message()));
         }
-        for machine in &self.machines {
-            let client = client_on(&paths.hosts(), &machine.name);
-            if let Err(error) = hosts_install::remove(&machine.ssh, client.as_deref()).await {
+        for host in &self.hosts {
+            let client = client_on(&paths.hosts(), &host.name);
+            if let Err(error) = hosts_install::remove(&host.ssh, client.as_deref()).await {
                 errors.push(error.message().to_owned());
             }
         }
         // A daemon that runs would write into them again.
-        let removable: &[PathBuf] = if ended.is_ok() { &self.folders } else { &[] };
-        for folder in removable {
-            match std::fs::remove_dir_all(folder) {
+        let removable: &[PathBuf] = if end_result.is_ok() { &self.directories } else { &[] };
+        for directory in removable {
+            match std::fs::remove_dir_all(directory) {
                 Ok(()) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => errors.push(format!("'{}' was not removed: {error}", folder.display())),
+                Err(error) => errors.push(format!("'{}' was not removed: {error}", directory.display())),
             }
         }
         if let Some(base) = paths.runtime_base() {
@@ -164,7 +164,7 @@ impl Inventory {
         self.entries.iter().filter(|entry| entry.is_removed())
     }
 
-    /// Returns the number of open terminals on a machine.
+    /// Returns the number of open terminals on a host.
     fn terminals_on(&self, host: Option<&str>) -> usize {
         self.terminals.iter().filter(|terminal| terminal.host.as_deref() == host).count()
     }
@@ -177,23 +177,23 @@ impl Inventory {
             print_row(&entry.describe(), &user_paths.display_path(&entry.file))?;
         }
         if self.has_daemon {
-            print_row("daemon", &closing(self.terminals_on(None)))?;
+            print_row("daemon", &describe_closed_terminals(self.terminals_on(None)))?;
         }
         if let Some(port) = self.page_port {
             print_row("server of the page", &format!("port {port}"))?;
         }
-        for machine in &self.machines {
-            let terminals = closing(self.terminals_on(Some(&machine.name)));
-            print_row(&format!("files on {}", machine.name), &format!("{}, {terminals}", machine.ssh))?;
+        for host in &self.hosts {
+            let terminals = describe_closed_terminals(self.terminals_on(Some(&host.name)));
+            print_row(&format!("files on {}", host.name), &format!("{}, {terminals}", host.ssh))?;
         }
-        for folder in &self.folders {
-            print_row("directory", &user_paths.display_path(folder))?;
+        for directory in &self.directories {
+            print_row("directory", &user_paths.display_path(directory))?;
         }
         if !self.kept.is_empty() {
             print::line("Keeps, without --purge:")?;
         }
-        for folder in &self.kept {
-            print_row("directory", &user_paths.display_path(folder))?;
+        for directory in &self.kept {
+            print_row("directory", &user_paths.display_path(directory))?;
         }
         Ok(())
     }
@@ -201,21 +201,21 @@ impl Inventory {
     fn document(&self) -> Value {
         let entries: Vec<Value> =
             self.removed_entries().map(|entry| json!({"client": entry.client.name, "file": entry.file})).collect();
-        let machines: Vec<&str> = self.machines.iter().map(|machine| machine.name.as_str()).collect();
+        let hosts: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
         json!({
             "entries": entries,
             "daemon": self.has_daemon,
             "page_port": self.page_port,
             "terminals": self.terminals.iter().map(|terminal| &terminal.session_id).collect::<Vec<_>>(),
-            "hosts": machines,
-            "directories": self.folders,
+            "hosts": hosts,
+            "directories": self.directories,
             "kept": self.kept,
         })
     }
 }
 
 /// Reports the number of terminals to close.
-fn closing(terminals: usize) -> String {
+fn describe_closed_terminals(terminals: usize) -> String {
     match terminals {
         0 => "no open terminals".to_owned(),
         1 => "closes 1 terminal".to_owned(),
@@ -231,14 +231,14 @@ fn print_row(label: &str, detail: &str) -> Result<(), Failure> {
 }
 
 /// Returns the directories with content made by the person: the state, the settings, and the person's own library.
-fn own_folders(paths: &DaemonPaths, user_paths: &UserPaths) -> Vec<PathBuf> {
+fn own_directories(paths: &DaemonPaths, user_paths: &UserPaths) -> Vec<PathBuf> {
     let settings = settings::file().and_then(|file| file.parent().map(ToOwned::to_owned));
     let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|data| data.is_absolute());
     let library = data.unwrap_or_else(|| user_paths.home.join(".local/share")).join("steplatch");
     [Some(paths.state().to_owned()), settings, Some(library)].into_iter().flatten().collect()
 }
 
-/// Asks the person at this terminal.
+/// Asks the person at this terminal to confirm.
 fn confirm() -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);

@@ -148,11 +148,11 @@ impl Targets {
         if arguments.is_empty() {
             return Ok(targets);
         }
-        let listed = daemon.call(ListTerminalSessions {}).await?.sessions;
+        let sessions = daemon.call(ListTerminalSessions {}).await?.sessions;
         for target in arguments {
             let is_target =
                 |session: &SessionInfo| session.session_id == *target || session.name.as_ref() == Some(target);
-            if listed.iter().any(is_target) {
+            if sessions.iter().any(is_target) {
                 targets.terminals.push(target.clone());
             } else {
                 let to_failure =
@@ -229,9 +229,9 @@ fn run_event(record: &RunRecord, change: &RunChange) -> Event {
 
 /// Sends the events of all terminals. Of terminals that already exist, only events from now on are sent.
 async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
-    let mut seen: Option<BTreeSet<String>> = None;
+    let mut known_terminals: Option<BTreeSet<String>> = None;
     loop {
-        let retry_timeout = if seen.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
+        let retry_timeout = if known_terminals.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
         let mut events = match subscribe_with_retries(&daemon, &WatchTerminals {}, retry_timeout).await {
             Ok((_, events)) => events,
             Err(error) => {
@@ -240,16 +240,16 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
             }
         };
         loop {
-            let listed = match daemon.call(ListTerminalSessions {}).await {
-                Ok(listed) => listed.sessions,
+            let sessions = match daemon.call(ListTerminalSessions {}).await {
+                Ok(reply) => reply.sessions,
                 // The daemon has ended: subscribe again, which waits for the next one.
                 Err(_) => break,
             };
-            let running = listed.into_iter().filter(|session| session.exit_code.is_none());
-            let is_first = seen.is_none();
-            let seen = seen.get_or_insert_default();
+            let running = sessions.into_iter().filter(|session| session.exit_code.is_none());
+            let is_first = known_terminals.is_none();
+            let known_terminals = known_terminals.get_or_insert_default();
             for session in running {
-                if seen.insert(session.session_id.clone()) {
+                if known_terminals.insert(session.session_id.clone()) {
                     tokio::spawn(watch_listed(daemon.clone(), session, is_first, sender.clone()));
                 }
             }

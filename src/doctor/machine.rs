@@ -1,4 +1,4 @@
-//! Checks of this machine: the program, directories, free space and shells.
+//! Checks of this computer: the program, directories, free space and shells.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -22,8 +22,8 @@ const MIN_SPACE_BYTES: u64 = 16 << 20;
 /// Shells with an integration that reports prompts and exit codes.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-pub(super) fn check_machine(user_paths: &UserPaths, own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
-    let mut checks = Checks::for_section("This machine");
+pub(super) fn check_computer(user_paths: &UserPaths, own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
+    let mut checks = Checks::for_section("This computer");
     check_program(&mut checks, user_paths, own_entry);
     check_directory(&mut checks, "state", daemon_paths.state(), user_paths);
     check_directory(&mut checks, "runtime", daemon_paths.runtime(), user_paths);
@@ -38,59 +38,67 @@ fn check_program(checks: &mut Checks, user_paths: &UserPaths, own_entry: &OwnEnt
     let path = user_paths.display_path(&own_entry.program);
     match user_paths.find(NAME) {
         Some(found) if is_same_file(&found, &own_entry.program) => {
-            checks.good("program", format!("version {version}, {path}, found in PATH"));
+            checks.add_good("program", format!("version {version}, {path}, found in PATH"));
         }
         Some(other) => {
             let message =
                 format!("version {version}, {path}; PATH has another one first: {}", user_paths.display_path(&other));
-            checks.warn("program", message, "remove the other one, or put the directory of this one before it in PATH");
-        }
-        None => {
-            let folder = own_entry.program.parent().unwrap_or(Path::new("/"));
-            let message = format!("version {version}, {path}; not found in PATH");
-            checks.warn(
+            checks.add_warning(
                 "program",
                 message,
-                format!("add its directory to PATH: export PATH=\"$PATH:{}\"", folder.display()),
+                "remove the other one, or put the directory of this one before it in PATH",
+            );
+        }
+        None => {
+            let directory = own_entry.program.parent().unwrap_or(Path::new("/"));
+            let message = format!("version {version}, {path}; not found in PATH");
+            checks.add_warning(
+                "program",
+                message,
+                format!("add its directory to PATH: export PATH=\"$PATH:{}\"", directory.display()),
             );
         }
     }
 }
 
-fn check_directory(checks: &mut Checks, label: &str, folder: &Path, user_paths: &UserPaths) {
-    let path = user_paths.display_path(folder);
-    let metadata = match folder.symlink_metadata() {
+fn check_directory(checks: &mut Checks, label: &str, directory: &Path, user_paths: &UserPaths) {
+    let path = user_paths.display_path(directory);
+    let metadata = match directory.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return checks.good(label, format!("{path}, created on first use"));
+            return checks.add_good(label, format!("{path}, created on first use"));
         }
         Err(error) => {
             let fix = "check the permissions of the directories above it";
-            return checks.problem(label, format!("failed to read {path}: {error}"), fix);
+            return checks.add_problem(label, format!("failed to read {path}: {error}"), fix);
         }
         Ok(metadata) => metadata,
     };
     if !metadata.is_dir() {
-        let fix = format!("move it out of the way: mv '{0}' '{0}.old'", folder.display());
-        return checks.problem(label, format!("{path} is not a directory"), fix);
+        let fix = format!("move it out of the way: mv '{0}' '{0}.old'", directory.display());
+        return checks.add_problem(label, format!("{path} is not a directory"), fix);
     }
     let user = rustix::process::getuid().as_raw();
     if metadata.uid() != user {
         let message = format!("{path} belongs to user {}, not to you ({user})", metadata.uid());
-        return checks.problem(
+        return checks.add_problem(
             label,
             message,
             "remove it, or choose another directory with STEPLATCH_STATE_DIR or XDG_RUNTIME_DIR",
         );
     }
-    if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
-        let fix = format!("make it writable with: chmod u+rwx '{}'", folder.display());
-        return checks.problem(label, format!("{path} is not writable"), fix);
+    if rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_err() {
+        let fix = format!("make it writable with: chmod u+rwx '{}'", directory.display());
+        return checks.add_problem(label, format!("{path} is not writable"), fix);
     }
     if metadata.mode() & 0o077 != 0 {
         let message = format!("other users can access {path} until the daemon starts again");
-        return checks.warn(label, message, format!("restrict access now with: chmod 700 '{}'", folder.display()));
+        return checks.add_warning(
+            label,
+            message,
+            format!("restrict access now with: chmod 700 '{}'", directory.display()),
+        );
     }
-    checks.good(label, format!("{path}, private"));
+    checks.add_good(label, format!("{path}, private"));
 }
 
 fn check_socket_path(checks: &mut Checks, daemon_paths: &DaemonPaths) {
@@ -100,14 +108,14 @@ fn check_socket_path(checks: &mut Checks, daemon_paths: &DaemonPaths) {
             "its path has {length} bytes, more than the limit of {MAX_SOCKET_PATH_BYTES}: {}",
             daemon_paths.socket().display()
         );
-        checks.problem("socket", message, "set XDG_RUNTIME_DIR to a directory with a shorter path");
+        checks.add_problem("socket", message, "set XDG_RUNTIME_DIR to a directory with a shorter path");
     } else {
-        checks.good("socket", format!("its path has {length} of {MAX_SOCKET_PATH_BYTES} bytes"));
+        checks.add_good("socket", format!("its path has {length} of {MAX_SOCKET_PATH_BYTES} bytes"));
     }
 }
 
-fn check_free_space(checks: &mut Checks, folder: &Path, user_paths: &UserPaths) {
-    let existing = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+fn check_free_space(checks: &mut Checks, directory: &Path, user_paths: &UserPaths) {
+    let existing = directory.ancestors().find(|directory| directory.is_dir()).unwrap_or(Path::new("/"));
     let free = match rustix::fs::statvfs(existing) {
         Ok(usage) => usage.f_bavail.saturating_mul(usage.f_frsize),
         Err(error) => {
@@ -119,9 +127,9 @@ fn check_free_space(checks: &mut Checks, folder: &Path, user_paths: &UserPaths) 
     let message = format!("{} free for the journal of runs", print::size(free));
     let fix = format!("free disk space in {}", user_paths.display_path(existing));
     match free {
-        0..MIN_SPACE_BYTES => checks.problem("disk", message, fix),
-        MIN_SPACE_BYTES..LOW_SPACE_BYTES => checks.warn("disk", message, fix),
-        _ => checks.good("disk", message),
+        0..MIN_SPACE_BYTES => checks.add_problem("disk", message, fix),
+        MIN_SPACE_BYTES..LOW_SPACE_BYTES => checks.add_warning("disk", message, fix),
+        _ => checks.add_good("disk", message),
     }
 }
 
@@ -129,8 +137,8 @@ fn check_shells(checks: &mut Checks, user_paths: &UserPaths) {
     let shells: Vec<&str> = SHELLS.into_iter().filter(|shell| user_paths.find(shell).is_some()).collect();
     if shells.is_empty() {
         let message = "bash, zsh and fish are missing; other shells do not report prompts and exit codes";
-        checks.warn("shells", message, "install bash, or add its directory to PATH");
+        checks.add_warning("shells", message, "install bash, or add its directory to PATH");
     } else {
-        checks.good("shells", shells.join(", "));
+        checks.add_good("shells", shells.join(", "));
     }
 }

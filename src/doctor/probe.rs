@@ -183,9 +183,9 @@ impl Conversation {
 
     async fn write(&mut self, message: &Value) -> Result<(), String> {
         let line = format!("{message}\n");
-        let written = tokio::time::timeout(ANSWER_TIMEOUT, self.input.write_all(line.as_bytes())).await;
+        let result = tokio::time::timeout(ANSWER_TIMEOUT, self.input.write_all(line.as_bytes())).await;
         // Ignore a write error: if the server has ended, the missing reply reports it.
-        match written {
+        match result {
             Err(_) => Err("it does not read its input".to_owned()),
             Ok(_) => Ok(()),
         }

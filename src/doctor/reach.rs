@@ -23,18 +23,18 @@ pub(super) async fn settings() -> Checks {
     let problems = config::problems().await;
     for problem in &problems {
         if is_fatal {
-            checks.problem(
+            checks.add_problem(
                 "settings",
                 problem,
                 "fix it: the daemon does not start with it, and a running one keeps its old settings",
             );
         } else {
-            checks.warn("settings", problem, "fix it, and check again with: steplatch config check");
+            checks.add_warning("settings", problem, "fix it, and check again with: steplatch config check");
         }
     }
     if problems.is_empty() {
         let exists = std::path::Path::new(&file).exists();
-        checks.good("settings", if exists { format!("ok, {file}") } else { "defaults (no config file)".into() });
+        checks.add_good("settings", if exists { format!("ok, {file}") } else { "defaults (no config file)".into() });
     }
     checks
 }
@@ -51,15 +51,15 @@ pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
     });
     const RESTART: &str = "restart it with: steplatch daemon restart (terminals and runs survive)";
     match reply.await {
-        Err(_) => checks.problem("daemon", "it does not answer", RESTART),
-        Ok(Err(ConnectError::NotRunning(_))) => checks.absent("daemon", "not running; it starts on demand"),
-        Ok(Err(error)) => checks.problem("daemon", error.to_string(), RESTART),
-        Ok(Ok(Err(error))) => checks.problem("daemon", error.to_string(), RESTART),
+        Err(_) => checks.add_problem("daemon", "it does not answer", RESTART),
+        Ok(Err(ConnectError::NotRunning(_))) => checks.add_absent("daemon", "not running; it starts on demand"),
+        Ok(Err(error)) => checks.add_problem("daemon", error.to_string(), RESTART),
+        Ok(Ok(Err(error))) => checks.add_problem("daemon", error.to_string(), RESTART),
         Ok(Ok(Ok((status, approver)))) => {
             check_daemon(&mut checks, &status, RESTART);
             match approver.is_set {
-                true => checks.good("approver", "a passphrase is set: answers to gates for people need it"),
-                false => checks.absent("approver", passphrase::RECOMMENDED),
+                true => checks.add_good("approver", "a passphrase is set: answers to gates for people need it"),
+                false => checks.add_absent("approver", passphrase::RECOMMENDED),
             }
             check_gates(&mut checks, &approver);
         }
@@ -82,8 +82,8 @@ fn check_gates(checks: &mut Checks, approver: &GetApproverReply) {
     };
     let message = format!("gates for people require '{requires}': {meaning}");
     match &approver.unconfirmed {
-        Some(weaker_value) => checks.warn("gates", message, unconfirmed_setting(weaker_value)),
-        None => checks.good("gates", message),
+        Some(weaker_value) => checks.add_warning("gates", message, unconfirmed_setting(weaker_value)),
+        None => checks.add_good("gates", message),
     }
 }
 
@@ -94,22 +94,22 @@ fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) 
         status.version, status.pid, status.terminals, status.runs
     );
     if status.version == env!("CARGO_PKG_VERSION") {
-        checks.good("daemon", message);
+        checks.add_good("daemon", message);
     } else {
         let message = format!("{message}; this program is version {}", env!("CARGO_PKG_VERSION"));
-        checks.warn("daemon", message, restart);
+        checks.add_warning("daemon", message, restart);
     }
     for host in &status.hosts {
         let message = format!("version {}, pid {}, terminals: {}", host.version, host.pid, host.terminals);
         let end = "end it with its terminals: steplatch daemon stop";
         match host.state.as_str() {
-            "current" => checks.good("host", message),
+            "current" => checks.add_good("host", message),
             "older" => {
                 let message = format!("{message}; older version: it opens no new terminals");
-                checks.warn("host", message, "it ends with its last terminal");
+                checks.add_warning("host", message, "it ends with its last terminal");
             }
-            "foreign" => checks.problem("host", format!("{message}; its protocol version differs"), end),
-            _ => checks.problem("host", format!("{message}; it does not answer"), end),
+            "foreign" => checks.add_problem("host", format!("{message}; its protocol version differs"), end),
+            _ => checks.add_problem("host", format!("{message}; it does not answer"), end),
         }
     }
 }
@@ -123,7 +123,7 @@ pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
     let mut remotes = match ask(daemon_paths, ListRemoteWorkflows::default()).await {
         Ok(reply) => reply.remotes,
         Err(error) => {
-            checks.problem("services", error, "check the daemon with: steplatch daemon status");
+            checks.add_problem("services", error, "check the daemon with: steplatch daemon status");
             return checks;
         }
     };
@@ -136,7 +136,7 @@ pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
     for config in settings.remotes.iter().map(|remote| &remote.config) {
         let name = &config.name;
         if !config.enabled {
-            checks.absent(name, "not used: enabled is false");
+            checks.add_absent(name, "not used: enabled is false");
             continue;
         }
         match remotes.iter().find(|remote| remote.name == *name) {
@@ -144,7 +144,7 @@ pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
             None => {
                 let message =
                     "the daemon does not know it: the daemon was started with other settings or another environment";
-                checks.warn(name, message, "restart it with: steplatch daemon restart");
+                checks.add_warning(name, message, "restart it with: steplatch daemon restart");
             }
         }
     }
@@ -152,20 +152,20 @@ pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
 }
 
 fn check_remote(checks: &mut Checks, remote: &RemoteInfo) {
-    let last = remote.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
+    let last_listed = remote.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
     let message = format!(
-        "{}; workflows: {}, listed {last}; running: {}, queued: {}",
+        "{}; workflows: {}, listed {last_listed}; running: {}, queued: {}",
         remote.base_url, remote.workflows, remote.running, remote.queued
     );
     let fix = format!("fix the reported problem, then retry with: steplatch remote refresh {}", remote.name);
     if !remote.reachable {
         let reason = remote.error.as_deref().unwrap_or("not reached yet");
-        checks.problem(&remote.name, format!("{message}; {}", print::visible(reason)), fix);
+        checks.add_problem(&remote.name, format!("{message}; {}", print::visible(reason)), fix);
     } else if remote.skipped.is_empty() {
-        checks.good(&remote.name, message);
+        checks.add_good(&remote.name, message);
     } else {
         let skipped_message = format!("{message}; left out of its list: {}", remote.skipped.len());
-        checks.warn(&remote.name, skipped_message, "see why with: steplatch remote list");
+        checks.add_warning(&remote.name, skipped_message, "see why with: steplatch remote list");
     }
 }
 
@@ -213,8 +213,8 @@ mod tests {
             let mut checks = Checks::for_section("gates");
             let approver = GetApproverReply { requires: Some(requires.to_owned()), ..GetApproverReply::default() };
             check_gates(&mut checks, &approver);
-            let [Check { said, state: State::Ok, .. }] = checks.checks.as_slice() else { panic!("{requires}") };
-            assert!(said.contains(requires) && said.contains(part), "{said}");
+            let [Check { message, state: State::Ok, .. }] = checks.checks.as_slice() else { panic!("{requires}") };
+            assert!(message.contains(requires) && message.contains(part), "{message}");
         }
     }
 

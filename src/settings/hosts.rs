@@ -13,17 +13,17 @@ use steplatch_host::RemoteHostConfig;
 
 use super::{Origin, Problem, SettingRow};
 
-/// Key of the machines in the file, and prefix of their keys in the list of settings.
+/// Key of the hosts in the file, and prefix of their keys in the list of settings.
 pub(super) const HOST: &str = "host";
 
 /// Keys of a host table.
 const KEYS: [(&str, &str); 2] =
-    [("name", "name of a machine on which terminals can be opened"), ("ssh", "ssh destination of the machine")];
+    [("name", "name of a remote host for terminals"), ("ssh", "ssh destination of the host")];
 
 /// Maximum length of a destination.
 const MAX_DESTINATION_BYTES: usize = 255;
 
-/// A machine, with the origin of its configuration.
+/// A host, with the origin of its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostSetting {
     /// The configuration.
@@ -32,7 +32,7 @@ pub(crate) struct HostSetting {
 }
 
 impl HostSetting {
-    /// Returns the settings of the machine for a list of settings.
+    /// Returns the settings of the host for a list of settings.
     pub(crate) fn rows(&self) -> impl Iterator<Item = SettingRow> {
         let (_, about) = KEYS[1];
         std::iter::once(SettingRow {
@@ -52,7 +52,7 @@ pub(crate) fn check_host_name(name: &str) -> Result<(), String> {
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_name_byte) && !name.starts_with(['.', '-']);
     match name {
-        "local" | "localhost" => Err("is reserved for this machine; choose another name".to_owned()),
+        "local" | "localhost" => Err("is reserved for this computer; choose another name".to_owned()),
         _ if is_name => Ok(()),
         _ => Err("must be 1 to 64 letters, digits, '.', '-' or '_', and begin with a letter or a digit".to_owned()),
     }
@@ -83,7 +83,7 @@ impl HostSettings {
     pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
         let Some(tables) = super::tables(value) else {
-            let problem = super::not_tables_problem("a machine", HOST);
+            let problem = super::not_tables_problem("a host", HOST);
             return self.problems.push(Problem { place, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {
@@ -125,10 +125,10 @@ impl HostSettings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{read, wrong};
+    use super::super::tests::{read, read_problems};
 
     #[test]
-    fn machines_are_read_and_listed() {
+    fn hosts_are_read_and_listed() {
         let text = "[[host]]\nname = 'build'\nssh = 'ana@box'\n\n[[host]]\nname = 'router.1'\nssh = 'gw'\nshh = 'x'\n";
         let settings = read(text, &[]).unwrap();
         let hosts: Vec<(&str, &str)> =
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_with_machines_are_reported_at_once() {
+    fn all_problems_with_hosts_are_reported_at_once() {
         let text = "\
 [[host]]
 name = 'a b'
@@ -162,7 +162,7 @@ ssh = 'two words'
 name = 'local'
 ssh = 'z'
 ";
-        let all = wrong(text, &[]).join("\n");
+        let all = read_problems(text, &[]).join("\n");
         for part in [
             "the name 'a b' of host 1 must be 1 to 64",
             "ssh of host 'a b' must be an ssh destination",
@@ -170,13 +170,13 @@ ssh = 'z'
             "ssh of host 2 must be a string, not 7",
             "ssh of host 'x' must be an ssh destination",
             "two hosts are called 'x'",
-            "the name 'local' of host 5 is reserved for this machine",
+            "the name 'local' of host 5 is reserved for this computer",
         ] {
             assert!(all.contains(part), "no {part:?} in:\n{all}");
         }
         assert_eq!(
-            wrong("[host]\nname = 'x'\n", &[]),
-            ["/c.toml: a machine is a separate table, which begins with [[host]]"]
+            read_problems("[host]\nname = 'x'\n", &[]),
+            ["/c.toml: a host is a separate table, which begins with [[host]]"]
         );
     }
 }

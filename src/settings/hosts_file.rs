@@ -1,4 +1,4 @@
-//! Addition and removal of machines in the user's file. The rest of the file stays unchanged, including comments and
+//! Addition and removal of hosts in the user's file. The rest of the file stays unchanged, including comments and
 //! order.
 
 use std::path::{Path, PathBuf};
@@ -20,15 +20,15 @@ pub(crate) enum HostsFileError {
     /// The name or the destination is invalid.
     #[error("'{0}' {1}")]
     Invalid(String, String),
-    /// Another machine has the name.
+    /// Another host has the name.
     #[error("host '{name}' exists already, with ssh = \"{ssh}\"; remove it first with: steplatch hosts remove {name}")]
     Taken {
         /// The name.
         name: String,
-        /// Destination of the other machine.
+        /// Destination of the other host.
         ssh: String,
     },
-    /// No machine has the name.
+    /// No host has the name.
     #[error("there is no host '{name}' in {}", .path.display())]
     Unknown {
         /// The name.
@@ -52,7 +52,7 @@ pub(crate) enum HostsFileError {
     File(#[from] FileError),
 }
 
-/// Checks the name and the destination of a machine.
+/// Checks the name and the destination of a host.
 ///
 /// # Errors
 /// If a setting is invalid.
@@ -61,7 +61,7 @@ pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
     check_destination(&host.ssh).map_err(|reason| HostsFileError::Invalid(host.ssh.clone(), reason))
 }
 
-/// Adds a machine. Returns the file, and true if the machine is new. An existing machine with the same destination is
+/// Adds a host. Returns the file, and true if the host is new. An existing host with the same destination is
 /// not new.
 ///
 /// # Errors
@@ -69,14 +69,14 @@ pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
 pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileError> {
     check(host)?;
     let path = super::file().ok_or(HostsFileError::UnknownDirectory)?;
-    let added = replace(&path, true, |text| add_to_text(&path, text.unwrap_or_default(), host))?;
-    Ok((path, added))
+    let is_new = replace(&path, true, |text| add_to_text(&path, text.unwrap_or_default(), host))?;
+    Ok((path, is_new))
 }
 
-/// Removes a machine. Returns the file.
+/// Removes a host. Returns the file.
 ///
 /// # Errors
-/// If the file has no such machine, or cannot be changed.
+/// If the file has no such host, or cannot be changed.
 pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
     let path = super::file().ok_or(HostsFileError::UnknownDirectory)?;
     replace(&path, true, |text| {
@@ -89,7 +89,7 @@ pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
     Ok(path)
 }
 
-/// Adds a machine to the text. Returns true if this changes the text, and the new text.
+/// Adds a host to the text. Returns true if this changes the text, and the new text.
 fn add_to_text(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, String), HostsFileError> {
     // Read only the file, because problems of the environment do not matter here.
     let parse = |text: &str| {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_is_added_at_the_end_and_removed_alone() {
+    fn host_is_added_at_the_end_and_removed_alone() {
         let before = "# mine\n[terminals]\nmax = 7\n";
         let (changed, one) = with(before, "build", "ana@box").unwrap();
         assert!(changed);
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn taken_name_and_invalid_file_change_nothing() {
-        let one = "[[host]]\nname = 'a'\nssh = 'b'\n";
-        assert!(with(one, "a", "c").unwrap_err().contains("steplatch hosts remove a"));
+        let one_host = "[[host]]\nname = 'a'\nssh = 'b'\n";
+        assert!(with(one_host, "a", "c").unwrap_err().contains("steplatch hosts remove a"));
         assert!(with("[[host]\n", "a", "b").unwrap_err().starts_with("/c.toml: "));
         assert!(
             with("host = [{name = 'x', ssh = 'y'}]\n", "a", "b").is_err(),

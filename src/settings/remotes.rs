@@ -157,7 +157,7 @@ fn lower_first(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{read, wrong};
+    use super::super::tests::{read, read_problems};
     use super::*;
 
     #[test]
@@ -209,8 +209,8 @@ name = 'b'
 execution_timeout = 10
 base_ur = 'x'
 ";
-        let wrong = wrong(text, &[("WORKFLOWS_ENABLED", "perhaps"), ("WORKFLOW_RETRY_ATTEMPTS", "11")]);
-        let all = wrong.join("\n");
+        let problems = read_problems(text, &[("WORKFLOWS_ENABLED", "perhaps"), ("WORKFLOW_RETRY_ATTEMPTS", "11")]);
+        let all = problems.join("\n");
         assert!(!all.contains("clear-text"), "{all}");
         for part in [
             "/c.toml: the name of remote 'a b' must be 1 to 64 letters",
@@ -223,12 +223,13 @@ base_ur = 'x'
         ] {
             assert!(all.contains(part), "no {part:?} in:\n{all}");
         }
-        let twice = super::super::tests::wrong("[[remote]]\nname = 'default'\n", &[("WORKFLOWS_ENABLED", "false")]);
+        let twice =
+            super::super::tests::read_problems("[[remote]]\nname = 'default'\n", &[("WORKFLOWS_ENABLED", "false")]);
         assert_eq!(
             twice,
             ["WORKFLOWS_ENABLED: two remote services are called 'default'; give one of them another name"]
         );
-        let single = super::super::tests::wrong("[remote]\nenabled = true\n", &[]);
+        let single = super::super::tests::read_problems("[remote]\nenabled = true\n", &[]);
         assert_eq!(single, ["/c.toml: a remote service is a separate table, which begins with [[remote]]"]);
     }
 

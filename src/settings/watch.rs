@@ -81,27 +81,27 @@ impl Watch {
         // Repeat until nothing differs, because other programs may create directories in the meantime.
         loop {
             let link_chain = link_chain(&self.file);
-            let watch_folders = folders(&link_chain);
+            let watch_directories = directories(&link_chain);
             *self.link_chain.lock() = link_chain;
-            if watch_folders == self.watched {
+            if watch_directories == self.watched {
                 return Ok(());
             }
-            for (folder, identity) in std::mem::take(&mut self.watched) {
-                if watch_folders.get(&folder) == Some(&identity) {
-                    self.watched.insert(folder, identity);
+            for (directory, identity) in std::mem::take(&mut self.watched) {
+                if watch_directories.get(&directory) == Some(&identity) {
+                    self.watched.insert(directory, identity);
                 } else {
                     // Ignore a failure: the system drops the watch of a removed directory.
-                    let _ = self.watcher.unwatch(&folder);
+                    let _ = self.watcher.unwatch(&directory);
                 }
             }
-            for (folder, identity) in watch_folders {
-                if self.watched.contains_key(&folder) {
+            for (directory, identity) in watch_directories {
+                if self.watched.contains_key(&directory) {
                     continue;
                 }
-                match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
-                    Ok(()) => _ = self.watched.insert(folder, identity),
+                match self.watcher.watch(&directory, RecursiveMode::NonRecursive) {
+                    Ok(()) => _ = self.watched.insert(directory, identity),
                     // The directory was removed in the meantime.
-                    Err(_) if !folder.exists() => {}
+                    Err(_) if !directory.exists() => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -133,20 +133,20 @@ fn link_chain(file: &Path) -> Vec<PathBuf> {
 
 /// Resolves the directory of a path, so that paths can be compared. Returns the path unchanged if that fails.
 fn resolve_directory(path: &Path) -> PathBuf {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
-    folder.canonicalize().map_or_else(|_| path.to_owned(), |folder| folder.join(name))
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
+    directory.canonicalize().map_or_else(|_| path.to_owned(), |directory| directory.join(name))
 }
 
 /// Returns the nearest existing directory of each file, with its identity.
-fn folders(link_chain: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
+fn directories(link_chain: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
     let existing = link_chain.iter().filter_map(|file| {
         file.ancestors()
             .skip(1)
-            .find_map(|folder| Some((folder, folder.metadata().ok()?)))
+            .find_map(|directory| Some((directory, directory.metadata().ok()?)))
             .filter(|(_, metadata)| metadata.is_dir())
     });
     existing
-        .map(|(folder, metadata)| (folder.to_owned(), (metadata.dev(), metadata.ino(), metadata.created().ok())))
+        .map(|(directory, metadata)| (directory.to_owned(), (metadata.dev(), metadata.ino(), metadata.created().ok())))
         .collect()
 }
 
@@ -169,16 +169,16 @@ mod tests {
 
     #[tokio::test]
     async fn writing_replacing_and_removing_a_file_are_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("c.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("c.toml");
         let mut watch = Watch::for_file(&file).unwrap();
         fs::write(&file, "a = 1").unwrap();
         wait_for_change(&mut watch).await;
-        fs::write(folder.path().join("c.new"), "a = 2").unwrap();
-        fs::rename(folder.path().join("c.new"), &file).unwrap();
+        fs::write(directory.path().join("c.new"), "a = 2").unwrap();
+        fs::rename(directory.path().join("c.new"), &file).unwrap();
         wait_for_change(&mut watch).await;
         fs::read(&file).unwrap();
-        fs::write(folder.path().join("other.toml"), "a = 3").unwrap();
+        fs::write(directory.path().join("other.toml"), "a = 3").unwrap();
         assert!(silent(&mut watch).await, "reading changes nothing, and other files do not matter");
         fs::remove_file(&file).unwrap();
         wait_for_change(&mut watch).await;
@@ -186,17 +186,17 @@ mod tests {
 
     #[tokio::test]
     async fn missing_directories_are_awaited() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("config/steplatch/c.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config/steplatch/c.toml");
         let mut watch = Watch::for_file(&file).unwrap();
-        fs::create_dir(folder.path().join("config")).unwrap();
+        fs::create_dir(directory.path().join("config")).unwrap();
         wait_for_change(&mut watch).await;
-        fs::create_dir(folder.path().join("config/steplatch")).unwrap();
+        fs::create_dir(directory.path().join("config/steplatch")).unwrap();
         wait_for_change(&mut watch).await;
         fs::write(&file, "a = 1").unwrap();
         wait_for_change(&mut watch).await;
         // Another directory of the same name replaces the whole directory.
-        fs::rename(file.parent().unwrap(), folder.path().join("old")).unwrap();
+        fs::rename(file.parent().unwrap(), directory.path().join("old")).unwrap();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         wait_for_change(&mut watch).await;
         fs::write(&file, "a = 2").unwrap();
@@ -205,8 +205,8 @@ mod tests {
 
     #[tokio::test]
     async fn targets_of_links_are_watched_too() {
-        let folder = tempfile::tempdir().unwrap();
-        let (kept, used) = (folder.path().join("kept"), folder.path().join("used"));
+        let directory = tempfile::tempdir().unwrap();
+        let (kept, used) = (directory.path().join("kept"), directory.path().join("used"));
         fs::create_dir(&kept).unwrap();
         fs::create_dir(&used).unwrap();
         fs::write(kept.join("c.toml"), "a = 1").unwrap();

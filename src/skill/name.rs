@@ -1,4 +1,4 @@
-//! The name of a skill, which is the name of its folder.
+//! The name of a skill, which is the name of its directory.
 
 use std::fmt;
 use std::path::Path;
@@ -11,15 +11,15 @@ const MAX_NAME_CHARS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SkillName(String);
 
-/// Error for a folder whose name is not a valid name of a skill.
+/// Error for a directory whose name is not a valid name of a skill.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSkillName {
     /// The path does not end with a name.
-    #[error("'{0}' does not name a folder: the folder of a skill has the skill's name")]
+    #[error("'{0}' does not name a directory: the directory of a skill has the skill's name")]
     NoName(String),
     /// The name contains characters that the format does not permit.
     #[error(
-        "'{name}' is not a valid name of a skill, which is that of its folder: 1 to 64 lower-case letters (a to z), digits, and single \
+        "'{name}' is not a valid name of a skill, which is that of its directory: 1 to 64 lower-case letters (a to z), digits, and single \
          hyphens between them, such as '{proposal}'"
     )]
     Shape {
@@ -31,12 +31,12 @@ pub(crate) enum InvalidSkillName {
 }
 
 impl SkillName {
-    /// Returns the name of the skill in a folder.
+    /// Returns the name of the skill in a directory.
     ///
     /// # Errors
-    /// If the name of the folder is not a valid name of a skill.
-    pub(crate) fn from_folder(folder: &Path) -> Result<Self, InvalidSkillName> {
-        let name = folder.file_name().ok_or_else(|| InvalidSkillName::NoName(folder.display().to_string()))?;
+    /// If the name of the directory is not a valid name of a skill.
+    pub(crate) fn from_directory(directory: &Path) -> Result<Self, InvalidSkillName> {
+        let name = directory.file_name().ok_or_else(|| InvalidSkillName::NoName(directory.display().to_string()))?;
         name.to_string_lossy().parse()
     }
 }
@@ -91,7 +91,7 @@ mod tests {
             assert!(made.parse::<SkillName>().is_ok(), "{bad}: {made}");
             assert!(made.starts_with(proposal), "{bad}: {made}");
         }
-        assert_eq!(SkillName::from_folder(Path::new("x/release/")).unwrap().to_string(), "release");
-        assert!(matches!(SkillName::from_folder(Path::new("/")), Err(InvalidSkillName::NoName(_))));
+        assert_eq!(SkillName::from_directory(Path::new("x/release/")).unwrap().to_string(), "release");
+        assert!(matches!(SkillName::from_directory(Path::new("/")), Err(InvalidSkillName::NoName(_))));
     }
 }

@@ -161,9 +161,9 @@ mod tests {
                           "two": {"workflow_definition": calls(&json!({"workflow_name": "inner"}))}}}}}}});
         assert_eq!(called_workflows(&outer).unwrap().into_iter().collect::<Vec<_>>(), ["inner", "middle"]);
         let known = BTreeMap::from([("inner".to_owned(), inner.clone()), ("middle".to_owned(), middle)]);
-        let alone = include_called(&outer, &known).unwrap();
-        assert!(called_workflows(&alone).unwrap().is_empty(), "{alone:#}");
-        let workflows = &alone["states"]["all"]["action"]["params"]["workflows"];
+        let standalone = include_called(&outer, &known).unwrap();
+        assert!(called_workflows(&standalone).unwrap().is_empty(), "{standalone:#}");
+        let workflows = &standalone["states"]["all"]["action"]["params"]["workflows"];
         let params = &workflows["one"]["workflow_definition"]["states"]["go"]["action"]["params"];
         assert_eq!(params, &json!({"save_on_success": true, "workflow_definition": inner}));
         assert_eq!(workflows["one"]["initial_variables"], json!({"workflow_name": "x"}));

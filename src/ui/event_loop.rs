@@ -55,7 +55,7 @@ pub(crate) async fn show(paths: &DaemonPaths, requested_item: Option<String>) ->
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
     let (sender, events) = mpsc::channel(EVENT_CAPACITY);
     let _quiet = QuietLogs::begin();
-    let screen = OwnScreen::take(print::coloured())?;
+    let screen = OwnScreen::take(print::is_coloured())?;
     let mut terminal = Terminal::new(screen)?;
     let size = terminal.size()?;
     let mut event_loop = EventLoop {

@@ -238,9 +238,9 @@ mod tests {
 
     fn keys(bytes: &[u8]) -> Vec<TerminalInput> {
         let mut reader = KeyReader::default();
-        let mut read = reader.read(bytes);
-        read.extend(reader.flush());
-        read
+        let mut inputs = reader.read(bytes);
+        inputs.extend(reader.flush());
+        inputs
     }
 
     #[test]

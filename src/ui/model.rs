@@ -361,9 +361,9 @@ impl Model {
     /// the selection do not count as text.
     pub(crate) fn continues_text(&self, key: Key) -> bool {
         let is_typing = self.text_ends_at().is_some_and(|end| self.elapsed < end);
-        let last = self.last_letter.map(|(_, letter)| letter);
+        let last_letter = self.last_letter.map(|(_, letter)| letter);
         match key {
-            Key::Enter => is_typing && last.is_none_or(|letter| !MOVING_LETTERS.contains(&letter)),
+            Key::Enter => is_typing && last_letter.is_none_or(|letter| !MOVING_LETTERS.contains(&letter)),
             Key::Char('q') => is_typing,
             _ => false,
         }
@@ -433,14 +433,14 @@ fn terminal_row(session: &SessionInfo, now: &str) -> Row {
     let name = session.name.as_deref().map_or_else(|| session.session_id.clone(), print::visible);
     let opener =
         session.opened_by.as_deref().map(|opener| format!(" by {}", print::visible(opener))).unwrap_or_default();
-    let folder =
-        terminal::directory(session).map(|folder| format!(" in {}", print::visible(&folder))).unwrap_or_default();
+    let directory =
+        terminal::directory(session).map(|directory| format!(" in {}", print::visible(&directory))).unwrap_or_default();
     Row {
         id: RowId { section: Section::Terminals, id: session.session_id.clone() },
         mark,
         name,
         state,
-        detail: format!("{}{folder}, opened{opener}", print::visible(&session.command))
+        detail: format!("{}{directory}, opened{opener}", print::visible(&session.command))
             .replace(", opened by", ", by")
             .trim_end_matches(", opened")
             .to_owned(),

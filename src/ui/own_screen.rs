@@ -231,15 +231,15 @@ mod tests {
         let command = format!("'{}' --exact --nocapture {name}; stty -a", program.display());
         let mut terminal = Command::new("script");
         terminal.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env(PANICS, "1");
-        let shown = terminal.stdin(Stdio::null()).output().unwrap();
-        let shown = String::from_utf8_lossy(&shown.stdout);
-        let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?} in {shown}"));
+        let output = terminal.stdin(Stdio::null()).output().unwrap();
+        let output = String::from_utf8_lossy(&output.stdout);
+        let at = |text: &str| output.find(text).unwrap_or_else(|| panic!("no {text:?} in {output}"));
         assert!(
             at(ENTER_SEQUENCE) < at(RESTORE_SEQUENCE) && at(RESTORE_SEQUENCE) < at("the picture cannot be drawn"),
-            "{shown}"
+            "{output}"
         );
-        assert!(shown.rfind(ENTER_SEQUENCE) < shown.rfind(RESTORE_SEQUENCE), "{shown}");
-        assert!(shown.contains(" icanon ") && shown.contains(" echo "), "{shown}");
+        assert!(output.rfind(ENTER_SEQUENCE) < output.rfind(RESTORE_SEQUENCE), "{output}");
+        assert!(output.contains(" icanon ") && output.contains(" echo "), "{output}");
     }
 
     #[test]

@@ -316,14 +316,14 @@ mod tests {
         ] {
             steps.record(&event);
         }
-        let told = |steps: &Steps| {
+        let describe = |steps: &Steps| {
             steps.steps.iter().map(|step| format!("{} {} {:?}", step.name, step.kind, step.state)).collect::<Vec<_>>()
         };
-        assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Running", "Deploy?⏎ gate Waiting"]);
+        assert_eq!(describe(&steps), ["build run_command Succeeded", "ask gate Running", "Deploy?⏎ gate Waiting"]);
         assert_eq!(steps.most_informative(), 2);
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
-        assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
+        assert_eq!(describe(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
         assert!(steps.has_ended && steps.most_informative() == 1, "the failed step comes first");
     }
 
@@ -334,10 +334,10 @@ mod tests {
         steps.record(&event("branch_began", started, 0));
         steps.record(&event("branch_began", json!({"state": "all", "branch": 2, "child_run_id": "run_c"}), 0));
         steps.record(&event("branch_ended", json!({"state": "all", "branch": 1, "result": {"success": false}}), 1));
-        let reported: Vec<_> =
+        let branches: Vec<_> =
             steps.steps.iter().map(|step| (&*step.name, step.state, step.child.as_deref())).collect();
         assert_eq!(
-            reported,
+            branches,
             [("eu", StepState::Failed, Some("run_b")), ("branch 2", StepState::Running, Some("run_c"))]
         );
     }

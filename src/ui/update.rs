@@ -496,11 +496,11 @@ fn open_requested(model: &mut Model) -> Vec<Effect> {
 }
 
 fn find_row(model: &Model, beginning: &str) -> Result<RowId, String> {
-    let named = model
+    let named_terminal = model
         .terminals
         .iter()
         .find(|terminal| terminal.session_id == beginning || terminal.name.as_deref() == Some(beginning));
-    if let Some(terminal) = named {
+    if let Some(terminal) = named_terminal {
         return Ok(RowId { section: Section::Terminals, id: terminal.session_id.clone() });
     }
     let has_beginning = |id: &str| {
@@ -779,7 +779,7 @@ fn handle_reply(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateR
             Vec::new()
         }
         Ok(reply) => {
-            view.remark = view.prompt.refused(answer, &reply);
+            view.remark = view.prompt.handle_rejection(answer, &reply);
             if view.prompt.is_secret() {
                 view.step = AnswerStep::Typing(LineInput::default());
                 return Vec::new();

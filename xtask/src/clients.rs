@@ -44,17 +44,17 @@ pub(crate) const FOR_PACKAGES: Client =
 impl Client {
     /// Returns the directory of the installed programs.
     pub(crate) fn programs(&self, repository: &Repository) -> PathBuf {
-        self.folder(repository).join("bin")
+        self.directory(repository).join("bin")
     }
 
-    fn folder(&self, repository: &Repository) -> PathBuf {
+    fn directory(&self, repository: &Repository) -> PathBuf {
         repository.target().join("clients").join(self.name)
     }
 
     /// Installs the packages, unless they are up to date.
     pub(crate) fn ensure(&self, repository: &Repository) -> anyhow::Result<()> {
-        let folder = self.folder(repository);
-        let note = folder.join("installed");
+        let directory = self.directory(repository);
+        let note = directory.join("installed");
         let requirements = self.requirements.join("\n");
         // The interpreter is a link, which dangles after an upgrade of Python.
         if fs::read_to_string(&note).is_ok_and(|installed| installed == requirements)
@@ -62,10 +62,10 @@ impl Client {
         {
             return Ok(());
         }
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("{} could not be removed.", folder.display()))?;
+        if directory.exists() {
+            fs::remove_dir_all(&directory).with_context(|| format!("{} could not be removed.", directory.display()))?;
         }
-        quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))
+        quietly(Command::new("python3").args(["-m", "venv"]).arg(&directory))
             .context("The virtual environment could not be created.")?;
         let mut pip = Command::new(self.python(repository));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(self.requirements);

@@ -37,11 +37,11 @@ fn declared(root: &Path) -> Imports {
         let names = table.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
         names.filter_map(|name| name.strip_prefix("steplatch-")).map(str::to_owned).collect()
     };
-    let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|folder| folder.unwrap().path());
+    let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|directory| directory.unwrap().path());
     let mut imports: Imports = crates
-        .filter(|folder| folder.join("Cargo.toml").exists())
-        .map(|folder| {
-            (folder.file_name().unwrap().to_string_lossy().into_owned(), imports_of(&folder.join("Cargo.toml")))
+        .filter(|directory| directory.join("Cargo.toml").exists())
+        .map(|directory| {
+            (directory.file_name().unwrap().to_string_lossy().into_owned(), imports_of(&directory.join("Cargo.toml")))
         })
         .collect();
     imports.insert(PROGRAM.to_owned(), imports_of(&root.join("Cargo.toml")));
@@ -66,9 +66,9 @@ fn every_file_named_by_a_map_exists() {
     let is_missing = |path: &&&str| !root.join(path).exists() && !root.join("crates").join(path).exists();
     for map in MAPS {
         let text = std::fs::read_to_string(root.join(map)).unwrap();
-        let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
-        assert!(named.len() > 30, "{map}: {named:?}");
-        let missing: Vec<&&str> = named.iter().filter(is_missing).collect();
-        assert!(missing.is_empty(), "{map} names missing files: {missing:?}");
+        let paths: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+        assert!(paths.len() > 30, "{map}: {paths:?}");
+        let missing_paths: Vec<&&str> = paths.iter().filter(is_missing).collect();
+        assert!(missing_paths.is_empty(), "{map} names missing files: {missing_paths:?}");
     }
 }

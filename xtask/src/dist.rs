@@ -34,17 +34,17 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     build.args(["--target", &format!("{TARGET}.{GLIBC}")]);
     build.env("PATH", prepended(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);
     step::run("build for publishing", &mut build)?;
-    let folder = repository.target().join("packages");
+    let directory = repository.target().join("packages");
     let mut make = Command::new("python3");
     make.arg(repository.root().join("xtask/dist/packages.py"));
     make.arg("--program").arg(repository.target().join(TARGET).join("dist/steplatch"));
     make.arg("--wheel").arg(programs.join("wheel"));
     make.args(["--mcpb", "node"]).arg(mcpb);
-    make.arg("--folder").arg(&folder);
+    make.arg("--folder").arg(&directory);
     step::run("packages", &mut make)?;
     if is_checked {
         let mut check = Command::new("python3");
-        check.arg(repository.root().join("xtask/dist/check.py")).arg("--folder").arg(&folder);
+        check.arg(repository.root().join("xtask/dist/check.py")).arg("--folder").arg(&directory);
         check.args(["--version", env!("CARGO_PKG_VERSION"), "--hello"]).arg(repository.root().join(HELLO));
         step::run("packages, installed and tried", &mut check)?;
     }
@@ -60,7 +60,7 @@ fn describe_build(repository: &Repository) -> anyhow::Result<String> {
 }
 
 /// Returns the search path with a directory in front.
-fn prepended(folder: &std::path::Path) -> anyhow::Result<std::ffi::OsString> {
+fn prepended(directory: &std::path::Path) -> anyhow::Result<std::ffi::OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    Ok(std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)))?)
+    Ok(std::env::join_paths(std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path)))?)
 }

@@ -18,8 +18,8 @@ use crate::repository::Repository;
 use code::Language;
 use summary::Summary;
 
-/// The folder of the pages.
-pub(crate) const FOLDER: &str = "docs";
+/// The directory of the pages.
+pub(crate) const DIRECTORY: &str = "docs";
 
 /// The attribute of a block that does not parse alone.
 const FRAGMENT: &str = "fragment";
@@ -79,12 +79,12 @@ fn problems(root: &Path) -> anyhow::Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Returns a mistake for each page in the folder of the documentation that the summary does not list.
+/// Returns a mistake for each page in the directory of the documentation that the summary does not list.
 fn unlisted_pages(root: &Path) -> anyhow::Result<Vec<Problem>> {
     let summary = Summary::read(root)?;
-    let listed = summary.sources();
+    let sources = summary.sources();
     let is_unlisted = |page: &PathBuf| {
-        page.starts_with(FOLDER) && page != Path::new(summary::SUMMARY) && !listed.contains(page.as_path())
+        page.starts_with(DIRECTORY) && page != Path::new(summary::SUMMARY) && !sources.contains(page.as_path())
     };
     let problem = |page| Problem { page, line: 1, text: format!("the page is not listed in {}", summary::SUMMARY) };
     Ok(pages(root)?.into_iter().filter(is_unlisted).map(problem).collect())
@@ -97,14 +97,14 @@ fn checked_language(block: &Block<'_>) -> Option<Language> {
     (!words.any(|word| word == FRAGMENT)).then_some(language)
 }
 
-/// Returns the pages in the folder of the documentation and those in the root directory, from there.
+/// Returns the pages in the directory of the documentation and those in the root directory, from there.
 fn pages(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     let mut pages = BTreeSet::new();
-    let mut folders = vec![PathBuf::from(FOLDER)];
-    while let Some(folder) = folders.pop() {
-        for path in entries(root, &folder)? {
+    let mut directories = vec![PathBuf::from(DIRECTORY)];
+    while let Some(directory) = directories.pop() {
+        for path in entries(root, &directory)? {
             if root.join(&path).is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if is_page(&path) {
                 pages.insert(path);
             }
@@ -114,10 +114,11 @@ fn pages(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     Ok(pages)
 }
 
-/// Returns the paths in a folder, from the root.
-fn entries(root: &Path, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let listed = fs::read_dir(root.join(folder)).with_context(|| format!("{} is unreadable.", folder.display()))?;
-    listed.map(|entry| Ok(folder.join(entry?.file_name()))).collect()
+/// Returns the paths in a directory, from the root.
+fn entries(root: &Path, directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries =
+        fs::read_dir(root.join(directory)).with_context(|| format!("{} is unreadable.", directory.display()))?;
+    entries.map(|entry| Ok(directory.join(entry?.file_name()))).collect()
 }
 
 /// Returns whether a file is in Markdown.

@@ -70,10 +70,10 @@ fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
         packages.push((format!("steplatch-{}", package.file_name().to_string_lossy()), package.path()));
     }
     let mut laws = BTreeMap::new();
-    for (package, folder) in packages {
+    for (package, package_directory) in packages {
         let mut names = BTreeSet::new();
         for directory in ["src", "tests"] {
-            for source in rust_sources(&folder.join(directory))? {
+            for source in rust_sources(&package_directory.join(directory))? {
                 let text = std::fs::read_to_string(&source)
                     .with_context(|| format!("{} cannot be read.", source.display()))?;
                 names.extend(property_tests(&text));

@@ -98,16 +98,17 @@ fn without_code(page: &str) -> String {
 /// Returns the text with the code within its paragraphs replaced by as many blanks.
 fn without_code_spans(text: &str) -> String {
     let mut plain = String::new();
-    let mut rest = text;
-    while let Some(start) = rest.find('`') {
-        let marks = &rest[start..start + rest[start..].len() - rest[start..].trim_start_matches('`').len()];
-        let (before, code) = rest.split_at(start);
+    let mut remaining = text;
+    while let Some(start) = remaining.find('`') {
+        let marks =
+            &remaining[start..start + remaining[start..].len() - remaining[start..].trim_start_matches('`').len()];
+        let (before, code) = remaining.split_at(start);
         plain.push_str(before);
         let end = closing_marks(code, marks.len()).unwrap_or(marks.len());
         plain.push_str(&blanks(&code[..end]));
-        rest = &code[end..];
+        remaining = &code[end..];
     }
-    plain.push_str(rest);
+    plain.push_str(remaining);
     plain
 }
 
@@ -206,8 +207,8 @@ pub(crate) fn first_sentence(page: &str) -> Option<String> {
 /// Returns a text with the labels of links in the place of the links.
 fn plain_text(text: &str) -> String {
     let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, link)) = rest.split_once('[') {
+    let mut remaining = text;
+    while let Some((before, link)) = remaining.split_once('[') {
         let Some((label, (_, after))) =
             link.split_once("](").and_then(|(label, target)| Some((label, target.split_once(')')?)))
         else {
@@ -215,9 +216,9 @@ fn plain_text(text: &str) -> String {
         };
         plain.push_str(before);
         plain.push_str(label);
-        rest = after;
+        remaining = after;
     }
-    plain.push_str(rest);
+    plain.push_str(remaining);
     plain
 }
 

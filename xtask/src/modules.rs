@@ -66,10 +66,10 @@ fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
 fn follow(source: &Path, is_root: bool, compiled: &mut BTreeSet<PathBuf>) {
     let directory = source.parent().unwrap();
     // Modules of `graph.rs` are in `graph/`, those of a root beside it.
-    let module_folder = if is_root { directory.to_owned() } else { source.with_extension("") };
+    let module_directory = if is_root { directory.to_owned() } else { source.with_extension("") };
     compiled.insert(source.to_owned());
     for (name, path) in declared_modules(&std::fs::read_to_string(source).unwrap()) {
-        let file = path.map_or_else(|| module_folder.join(format!("{name}.rs")), |path| directory.join(path));
+        let file = path.map_or_else(|| module_directory.join(format!("{name}.rs")), |path| directory.join(path));
         if file.exists() {
             follow(&file, false, compiled);
         }

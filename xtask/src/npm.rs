@@ -34,14 +34,14 @@ const MCPB: (&str, &str) = ("mcpb", "@anthropic-ai/mcpb@2.1.2");
 
 /// Installs that program, and returns its path.
 pub(crate) fn ensure_mcpb(repository: &Repository) -> anyhow::Result<PathBuf> {
-    let (folder, package) = MCPB;
-    install(repository, folder, package)?;
-    Ok(repository.target().join(folder).join("node_modules/.bin/mcpb"))
+    let (directory, package) = MCPB;
+    install(repository, directory, package)?;
+    Ok(repository.target().join(directory).join("node_modules/.bin/mcpb"))
 }
 
 /// Installs the missing packages.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {
-    PACKAGES.iter().try_for_each(|(folder, package)| install(repository, folder, package))
+    PACKAGES.iter().try_for_each(|(directory, package)| install(repository, directory, package))
 }
 
 /// Returns a command with that Node.
@@ -50,17 +50,17 @@ pub(crate) fn node(repository: &Repository) -> Command {
     Command::new(repository.target().join("node/node_modules").join(package).join("bin/node"))
 }
 
-fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Result<()> {
-    let folder = repository.target().join(folder);
-    let note = folder.join("installed");
+fn install(repository: &Repository, directory: &str, package: &str) -> anyhow::Result<()> {
+    let directory = repository.target().join(directory);
+    let note = directory.join("installed");
     if fs::read_to_string(&note).is_ok_and(|installed| installed == package) {
         return Ok(());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("{} could not be created.", folder.display()))?;
+    fs::create_dir_all(&directory).with_context(|| format!("{} could not be created.", directory.display()))?;
     let mut npm = Command::new("npm");
     // Development dependencies and install scripts are not needed.
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
-        .arg(&folder)
+        .arg(&directory)
         .args(package.split(' '));
     quietly(&mut npm).with_context(|| {
         format!("{package} could not be installed; the installation needs the network or a mirror.")

@@ -137,19 +137,19 @@ pub(crate) fn is_in_path(name: &str) -> bool {
 /// Returns the program of that name in a directory of `PATH`.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|program| program.is_file())
 }
 
 /// Ensures that every program is installed.
 pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
-    let missing = || programs.iter().filter(|program| !program.is_installed()).collect::<Vec<_>>();
-    let missing_programs = missing();
+    let find_missing = || programs.iter().filter(|program| !program.is_installed()).collect::<Vec<_>>();
+    let missing_programs = find_missing();
     if missing_programs.is_empty() {
         return Ok(());
     }
     let Some(installer) = Installer::detect() else { bail!(advice(&missing_programs)) };
     installer.install(&packages(&missing_programs))?;
-    let still_missing = missing();
+    let still_missing = find_missing();
     if !still_missing.is_empty() {
         bail!("The packages were installed, but: {}", advice(&still_missing));
     }

@@ -33,12 +33,12 @@ const PHRASES: [(&[&str], f64); 6] = [
     (&["is", "over"], 0.15),
 ];
 
-/// Folders with sources of this project.
-const FOLDERS: [&str; 4] = ["crates", "src", "tests", "xtask"];
+/// Directories with sources of this project.
+const DIRECTORIES: [&str; 4] = ["crates", "src", "tests", "xtask"];
 
 fn all_sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let sources = FOLDERS.iter().flat_map(|folder| rust_sources(&root.join(folder)).unwrap());
+    let sources = DIRECTORIES.iter().flat_map(|directory| rust_sources(&root.join(directory)).unwrap());
     let others = sources.filter(|source| !source.ends_with("xtask/src/prose.rs"));
     others.map(|source| (source.clone(), std::fs::read_to_string(source).unwrap())).collect()
 }
@@ -103,8 +103,8 @@ fn docs_open_with_a_noun_or_a_verb() {
             let doc = line.trim_start().strip_prefix("///").or_else(|| line.strip_prefix("//!"));
             if let (Some(doc), false) = (doc, was_doc) {
                 blocks += 1;
-                let first = doc.split_whitespace().next().unwrap_or_default();
-                if CLAUSES.contains(&first) {
+                let first_word = doc.split_whitespace().next().unwrap_or_default();
+                if CLAUSES.contains(&first_word) {
                     found.push(format!("{}:{}: {}", path.display(), number + 1, doc.trim()));
                 }
             }

@@ -19,10 +19,10 @@ impl Repository {
     pub(crate) fn find() -> anyhow::Result<Self> {
         let manifest_dir =
             std::env::var_os("CARGO_MANIFEST_DIR").context("Run the chores through cargo: cargo xtask.")?;
-        let root = Path::new(&manifest_dir).parent().context("The folder of xtask has no parent.")?.to_owned();
+        let root = Path::new(&manifest_dir).parent().context("The directory of xtask has no parent.")?.to_owned();
         // The directory of this program has all programs of the build, with any setting of the target directory.
         let exe = std::env::current_exe().context("The path of this program is unknown.")?;
-        let target = exe.ancestors().nth(2).context("This program is not in a target folder.")?.to_owned();
+        let target = exe.ancestors().nth(2).context("This program is not in a target directory.")?.to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Ok(Self { root, target, cargo })
     }

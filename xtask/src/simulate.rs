@@ -48,9 +48,9 @@ fn mutations(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// Applies each patch alone to a copy of the repository, and simulates until a schedule breaks a rule.
 fn find_mutations(repository: &Repository) -> anyhow::Result<()> {
     let copy = repository.target().join("mutations");
-    let git = |folder: &Path, arguments: &[&str]| -> anyhow::Result<()> {
-        let status = Command::new("git").args(arguments).current_dir(folder).status()?;
-        ensure!(status.success(), "git {} failed in {}.", arguments.join(" "), folder.display());
+    let git = |directory: &Path, arguments: &[&str]| -> anyhow::Result<()> {
+        let status = Command::new("git").args(arguments).current_dir(directory).status()?;
+        ensure!(status.success(), "git {} failed in {}.", arguments.join(" "), directory.display());
         Ok(())
     };
     if copy.exists() {

@@ -84,13 +84,13 @@ fn write_sources(
     if sources.exists() {
         fs::remove_dir_all(sources).with_context(|| format!("{} could not be removed.", sources.display()))?;
     }
-    let folder = sources.join(mdbook::SOURCE);
+    let directory = sources.join(mdbook::SOURCE);
     write(&sources.join("book.toml"), mdbook::CONFIGURATION)?;
-    write(&folder.join("SUMMARY.md"), &layout.relinked_summary(root)?)?;
+    write(&directory.join("SUMMARY.md"), &layout.relinked_summary(root)?)?;
     let mut files = BTreeSet::new();
     for (_, pages) in parts {
         for page in pages {
-            write(&folder.join(&page.path), &page.text)?;
+            write(&directory.join(&page.path), &page.text)?;
         }
     }
     for source in layout.summary().sources() {
@@ -99,14 +99,14 @@ fn write_sources(
         }
     }
     for file in files {
-        copy(layout, root, &file, &folder)?;
+        copy(layout, root, &file, &directory)?;
     }
     Ok(parts.iter().map(|(_, pages)| pages.len()).sum())
 }
 
 /// Copies a file that pages link to. Of a directory, copies the files and makes a list of them.
-fn copy(layout: &Layout, root: &Path, source: &Path, folder: &Path) -> anyhow::Result<()> {
-    let target = folder.join(layout.path(source));
+fn copy(layout: &Layout, root: &Path, source: &Path, directory: &Path) -> anyhow::Result<()> {
+    let target = directory.join(layout.path(source));
     if !root.join(source).is_dir() {
         let content = fs::read(root.join(source)).with_context(|| format!("{} is unreadable.", source.display()))?;
         return write(&target, content);
@@ -121,7 +121,7 @@ fn copy(layout: &Layout, root: &Path, source: &Path, folder: &Path) -> anyhow::R
             let link = layout.path(&file);
             let name = link.file_name().unwrap_or_default().display();
             list.push_str(&format!("<p><a href=\"{name}\">{name}</a>\n"));
-            copy(layout, root, &file, folder)?;
+            copy(layout, root, &file, directory)?;
         }
     }
     // The target of a directory is its list.
@@ -130,8 +130,8 @@ fn copy(layout: &Layout, root: &Path, source: &Path, folder: &Path) -> anyhow::R
 
 /// Writes a file, and creates its directory.
 fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    let folder = path.parent().context("A file is in a directory.")?;
-    fs::create_dir_all(folder).with_context(|| format!("{} could not be created.", folder.display()))?;
+    let directory = path.parent().context("A file is in a directory.")?;
+    fs::create_dir_all(directory).with_context(|| format!("{} could not be created.", directory.display()))?;
     fs::write(path, content).with_context(|| format!("{} could not be written.", path.display()))
 }
 
@@ -143,22 +143,22 @@ mod tests {
     fn every_page_of_the_summary_is_made() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let layout = Layout::read(root).unwrap();
-        let folder = test_folder();
+        let directory = test_directory();
         let parts = make_pages(&layout, root).unwrap();
-        let count = write_sources(&layout, root, &folder, &parts).unwrap();
+        let count = write_sources(&layout, root, &directory, &parts).unwrap();
         assert_eq!(count, layout.summary().entries().count());
         let index = llms::index(&parts, "").unwrap();
         for (_, pages) in &parts {
             for page in pages {
-                assert!(folder.join(mdbook::SOURCE).join(&page.path).exists(), "{page:?}");
+                assert!(directory.join(mdbook::SOURCE).join(&page.path).exists(), "{page:?}");
                 assert!(index.contains(&format!("]({}): ", page.path.display())), "{:?} has no sentence", page.path);
             }
         }
-        fs::remove_dir_all(folder).unwrap();
+        fs::remove_dir_all(directory).unwrap();
     }
 
     /// Returns a directory of this process for a test.
-    fn test_folder() -> PathBuf {
+    fn test_directory() -> PathBuf {
         std::env::temp_dir().join(format!("steplatch-site-{}", std::process::id()))
     }
 }

@@ -80,7 +80,7 @@ async fn request_ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure>
         let error = reply.error.unwrap_or_else(|| "the daemon gave no ticket".to_owned());
         let current_person = match person.take() {
             Some(person) => Some(person),
-            None => Person::here(),
+            None => Person::at_terminal(),
         };
         match current_person.filter(|_| reply.passphrase_wanted) {
             Some(mut here) => {
@@ -111,7 +111,7 @@ async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
     if opened.in_browser {
         print::line(format!("opened {} in the browser; it asks for the device with the passkey", server.url()))?;
     } else {
-        print::remark("open this address within a minute, on the machine with the browser:");
+        print::remark("open this address within a minute, on the computer with the browser:");
         print::line(address)?;
     }
     confirm_registered(paths, ticket).await
@@ -126,7 +126,7 @@ async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<E
     let passkey_id = passkey.passkey_id.clone();
     print::line(format!("a browser has registered {}, with the fingerprint", visible(&passkey.name)))?;
     print::line(format!("  {STRONG}{}{STRONG:#}", group_digits(&passkey_id)))?;
-    let Some(mut person) = Person::here() else {
+    let Some(mut person) = Person::at_terminal() else {
         print::remark(&format!("confirm it with: steplatch gates passkey confirm {passkey_id}"));
         return Ok(ExitCode::SUCCESS);
     };

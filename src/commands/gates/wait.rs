@@ -48,13 +48,13 @@ impl Wait {
                 update = changes.next() => update?,
                 () = limit.passed() => return Err(Failure::timed_out("no gate is open")),
             };
-            let opened = update.changes.iter().filter_map(|change| match change {
+            let open_gates = update.changes.iter().filter_map(|change| match change {
                 RunChange::GateOpened(gate) if self.is_selected(gate) => Some(gate),
                 _ => None,
             });
-            let opened: Vec<_> = opened.collect();
-            if !opened.is_empty() {
-                opened.into_iter().try_for_each(|gate| self.print(&update.record, gate))?;
+            let open_gates: Vec<_> = open_gates.collect();
+            if !open_gates.is_empty() {
+                open_gates.into_iter().try_for_each(|gate| self.print(&update.record, gate))?;
                 return Ok(WaitOutcome::Done.exit_code());
             }
             if has_ended(&update.record) && runs.remove(&update.record.run_id) && runs.is_empty() {

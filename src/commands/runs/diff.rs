@@ -31,10 +31,10 @@ pub(crate) struct Diff {
 
 impl Diff {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let one = pick::run(paths, Some(self.one)).await?;
-        let other = pick::run(paths, Some(self.other)).await?;
+        let run_id = pick::run(paths, Some(self.one)).await?;
+        let other_run_id = pick::run(paths, Some(self.other)).await?;
         let verb =
-            GetRun { run_id: one, compare_with: Some(other), detail: Some(RunDetail::Brief), ..GetRun::default() };
+            GetRun { run_id, compare_with: Some(other_run_id), detail: Some(RunDetail::Brief), ..GetRun::default() };
         let reply = front::ask(paths, verb).await?;
         let Some(comparison) = reply.comparison else {
             return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs cannot be compared".to_owned())));

@@ -69,9 +69,9 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
 /// Returns whether the terminal of a run is still listed.
 async fn is_open(paths: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
-    let listed = front::ask(paths, ListTerminalSessions {}).await?;
+    let reply = front::ask(paths, ListTerminalSessions {}).await?;
     // A terminal stays listed after the end of its program.
-    Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
+    Ok(reply.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
 async fn look_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
@@ -150,8 +150,8 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
         add_fact("at", format!("{state} {QUIET}({count}{states} executed){QUIET:#}"));
     }
     if let Some(terminal) = &report.session_id {
-        let closed = if is_open { String::new() } else { format!(" {QUIET}(closed){QUIET:#}") };
-        add_fact("terminal", format!("{terminal}{closed}"));
+        let closed_note = if is_open { String::new() } else { format!(" {QUIET}(closed){QUIET:#}") };
+        add_fact("terminal", format!("{terminal}{closed_note}"));
     }
     if let Some(save_error) = report.error.as_ref().filter(|_| report.success) {
         add_fact("unsaved", visible(save_error));
@@ -189,8 +189,8 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
     match &report.result {
         None | Some(Value::Null) => {}
         Some(result) => {
-            let shown = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
-            for (index, line) in shown.lines().enumerate() {
+            let text = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
+            for (index, line) in text.lines().enumerate() {
                 add_fact(if index == 0 { "result" } else { "" }, visible(line));
             }
         }

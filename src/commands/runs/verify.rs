@@ -230,13 +230,13 @@ mod tests {
         )
         .unwrap();
         assert_eq!((plain.holds, plain.error), (None, None));
-        let lost = check_answer(
+        let unsigned = check_answer(
             &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "passkey"})),
             &HashMap::new(),
             &[],
         )
         .unwrap();
-        assert_eq!((lost.holds, lost.error.as_deref()), (Some(false), Some("the signature is missing")));
+        assert_eq!((unsigned.holds, unsigned.error.as_deref()), (Some(false), Some("the signature is missing")));
     }
 
     fn asked_question(question: &Value) -> AskedQuestion {
@@ -277,23 +277,26 @@ mod tests {
             "count": {"type": "integer", "default": 2},
             "note": {"type": "string"},
         }, "required": ["version"]}}));
-        let given = signed(r#"{"version": "1.2", "where": "America", "count": "3"}"#, None);
-        let taken = json!({"version": "1.2", "where": "us", "count": 3, "note": null});
-        assert!(question.matches_signed(&taken, &given), "a title and a number as text are what they stand for");
-        assert!(question.matches_signed(&json!(taken.to_string()), &given), "of a machine");
+        let signed_answer = signed(r#"{"version": "1.2", "where": "America", "count": "3"}"#, None);
+        let accepted = json!({"version": "1.2", "where": "us", "count": 3, "note": null});
+        assert!(
+            question.matches_signed(&accepted, &signed_answer),
+            "a title and a number as text are what they stand for"
+        );
+        assert!(question.matches_signed(&json!(accepted.to_string()), &signed_answer), "of a machine");
         let short = signed(r#"{"version": "1.2"}"#, None);
         let defaults = json!({"version": "1.2", "where": null, "count": 2, "note": null});
         assert!(question.matches_signed(&defaults, &short), "omitted fields have their defaults");
         for (field, value) in [("note", json!("approved by ana")), ("count", json!(9)), ("version", json!("1.3"))] {
-            let mut forged = taken.clone();
+            let mut forged = accepted.clone();
             forged[field] = value;
-            assert!(!question.matches_signed(&forged, &given), "{forged}");
+            assert!(!question.matches_signed(&forged, &signed_answer), "{forged}");
         }
-        let mut added = taken.clone();
-        added["force"] = json!(true);
-        assert!(!question.matches_signed(&added, &given), "an unrequested field");
-        let mut left_out = taken;
-        left_out.as_object_mut().unwrap().remove("note");
-        assert!(!question.matches_signed(&left_out, &given));
+        let mut extended = accepted.clone();
+        extended["force"] = json!(true);
+        assert!(!question.matches_signed(&extended, &signed_answer), "an unrequested field");
+        let mut incomplete = accepted;
+        incomplete.as_object_mut().unwrap().remove("note");
+        assert!(!question.matches_signed(&incomplete, &signed_answer));
     }
 }

@@ -93,12 +93,12 @@ impl Wait {
         let mut pending = self.terminals.clone();
         let mut worst = WaitOutcome::Done;
         loop {
-            let ended = tokio::select! {
-                ended = waits.join_next() => ended,
+            let next_wait = tokio::select! {
+                next_wait = waits.join_next() => next_wait,
                 () = limit.passed() => return Err(Failure::timed_out(format!("still waiting for: {}", pending.join(", ")))),
             };
-            let Some(ended) = ended else { return Ok(worst.exit_code()) };
-            let (reply, terminal) = ended.map_err(|error| Failure::work(error.to_string()))?;
+            let Some(next_wait) = next_wait else { return Ok(worst.exit_code()) };
+            let (reply, terminal) = next_wait.map_err(|error| Failure::work(error.to_string()))?;
             let reply = reply?;
             pending.retain(|other| *other != terminal);
             if self.options.json {
@@ -136,12 +136,12 @@ pub(crate) async fn await_output(daemon: &ReconnectingClient, verb: AwaitOutput)
 
 /// Returns the outcome of a wait for `until`.
 pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcome {
-    let done = |is_done: bool| if is_done { WaitOutcome::Done } else { WaitOutcome::Failed };
+    let outcome_if = |is_done: bool| if is_done { WaitOutcome::Done } else { WaitOutcome::Failed };
     let succeeded = reply.exit_code.is_none_or(|code| code == 0);
     match reply.reason {
         AwaitReason::Match | AwaitReason::Quiet | AwaitReason::Run => WaitOutcome::Done,
-        AwaitReason::Prompt => done(succeeded && !reply.ran_nothing),
-        AwaitReason::Exit => done(until == AwaitUntil::Exit && succeeded),
+        AwaitReason::Prompt => outcome_if(succeeded && !reply.ran_nothing),
+        AwaitReason::Exit => outcome_if(until == AwaitUntil::Exit && succeeded),
         AwaitReason::Input if until == AwaitUntil::Input => WaitOutcome::Done,
         AwaitReason::Input => WaitOutcome::Asks,
         AwaitReason::Replaced | AwaitReason::Timeout | AwaitReason::Error => WaitOutcome::Failed,

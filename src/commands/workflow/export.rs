@@ -18,18 +18,18 @@ use crate::print::{self, GOOD, STRONG, visible};
 use crate::skill::{NotStandalone, STEPS_FILE, Skill, SkillName, called_workflows, include_called};
 use crate::{completion, front};
 
-/// Write a saved workflow as a skill: a folder that agents find, read and run
+/// Write a saved workflow as a skill: a directory that agents find, read and run
 ///
-/// The folder follows the Agent Skills format (agentskills.io): SKILL.md describes the workflow and its use, with
+/// The directory follows the Agent Skills format (agentskills.io): SKILL.md describes the workflow and its use, with
 /// arguments, questions and requirements; scripts/ has the workflow, with the machines that it calls, and its
-/// recording; references/ has the typed input. `steplatch run` runs it without the library. The name of the folder is
+/// recording; references/ has the typed input. `steplatch run` runs it without the library. The name of the directory is
 /// the name of the skill.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Name of the workflow
     #[arg(value_name = "NAME", add = completion::workflows())]
     workflow: String,
-    /// Folder of the skill, such as .claude/skills/release-app
+    /// Directory of the skill, such as .claude/skills/release-app
     #[arg(long, value_name = "DIR", required = true)]
     skill: PathBuf,
     /// Purpose and use of the skill, by which agents select it [default: the description of the workflow]
@@ -46,14 +46,14 @@ pub(crate) struct Export {
     json: bool,
 }
 
-/// A file of the skill: the path in the folder, and the text.
+/// A file of the skill: the path in the directory, and the text.
 type SkillFile = (String, String);
 
 impl Export {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let folder = std::path::absolute(&self.skill)
+        let directory = std::path::absolute(&self.skill)
             .map_err(|error| Failure::usage(format!("'{}' is not a path: {error}", self.skill.display())))?;
-        let name = SkillName::from_folder(&folder).map_err(|error| Failure::usage(error.to_string()))?;
+        let name = SkillName::from_directory(&directory).map_err(|error| Failure::usage(error.to_string()))?;
         let described = describe_workflow(&self.workflow, paths).await?;
         let recording = if self.no_recording { None } else { golden::read(&self.workflow, paths).await? };
         let files = match (&described.definition, &described.source) {
@@ -67,7 +67,7 @@ impl Export {
                 return Err(Failure::usage(error));
             }
         };
-        write_files(&folder, &files, self.force)?;
+        write_files(&directory, &files, self.force)?;
         if let Some(home) = recording.as_ref().and(std::env::var("HOME").ok()).filter(|home| home.len() > 1)
             && files.iter().any(|(_, text)| text.contains(&home))
         {
@@ -77,11 +77,11 @@ impl Export {
         }
         if self.json {
             let files: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
-            print::json(&json!({"success": true, "skill": name.to_string(), "directory": folder, "files": files}))?;
+            print::json(&json!({"success": true, "skill": name.to_string(), "directory": directory, "files": files}))?;
         } else {
             print::line(format!(
                 "{GOOD}✓{GOOD:#} skill {STRONG}{name}{STRONG:#} in {}: {}",
-                folder.display(),
+                directory.display(),
                 files.iter().map(|(path, _)| visible(path)).collect::<Vec<_>>().join(", ")
             ))?;
         }
@@ -201,13 +201,15 @@ async fn embed_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Fa
 }
 
 /// Writes each file atomically. Writes none if a file exists and `overwrite` is false.
-fn write_files(folder: &Path, files: &[SkillFile], overwrite: bool) -> Result<(), Failure> {
-    if !overwrite && let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).symlink_metadata().is_ok()) {
-        let path = folder.join(path);
+fn write_files(directory: &Path, files: &[SkillFile], overwrite: bool) -> Result<(), Failure> {
+    if !overwrite
+        && let Some((path, _)) = files.iter().find(|(path, _)| directory.join(path).symlink_metadata().is_ok())
+    {
+        let path = directory.join(path);
         return Err(Failure::usage(format!("'{}' exists; --force replaces it", path.display())));
     }
     for (path, text) in files {
-        let path = folder.join(path);
+        let path = directory.join(path);
         write_file(&path, text)
             .map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))?;
     }
@@ -215,9 +217,9 @@ fn write_files(folder: &Path, files: &[SkillFile], overwrite: bool) -> Result<()
 }
 
 fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().permissions(shared_permissions()).tempfile_in(folder)?;
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    std::fs::create_dir_all(directory)?;
+    let mut file = tempfile::Builder::new().permissions(shared_permissions()).tempfile_in(directory)?;
     file.write_all(text.as_bytes())?;
     file.persist(path)?;
     Ok(())

@@ -51,7 +51,7 @@ fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
             let workflow = index.checked_sub(1).and_then(|index| workflows.get(index));
             print::line(colour_row(&line, workflow))?;
         }
-        print::remark(&format!("in {}", folders(workflows).join(" and ")));
+        print::remark(&format!("in {}", directories(workflows).join(" and ")));
     }
     for (file, note) in notes(workflows) {
         print::remark(&format!("{file}: {}", print::visible_lines(note, "  ")));
@@ -96,13 +96,13 @@ fn notes(workflows: &[WorkflowInfo]) -> Vec<(&str, &str)> {
 }
 
 /// Returns the directories of the workflows without duplicates.
-fn folders(workflows: &[WorkflowInfo]) -> Vec<String> {
-    let mut folders: Vec<String> = Vec::new();
+fn directories(workflows: &[WorkflowInfo]) -> Vec<String> {
+    let mut directories: Vec<String> = Vec::new();
     for workflow in workflows {
-        let folder = workflow.file.rsplit_once('/').map_or("", |(folder, _)| folder);
-        if !folders.iter().any(|known| known == folder) {
-            folders.push(folder.to_owned());
+        let directory = workflow.file.rsplit_once('/').map_or("", |(directory, _)| directory);
+        if !directories.iter().any(|known| known == directory) {
+            directories.push(directory.to_owned());
         }
     }
-    folders
+    directories
 }

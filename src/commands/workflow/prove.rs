@@ -123,7 +123,7 @@ impl Prove {
         if !self.update || self.yes {
             return Ok(self.update);
         }
-        let Some(mut person) = Person::here() else {
+        let Some(mut person) = Person::at_terminal() else {
             return Err(Failure::usage("--update asks a person: run it in a terminal, or add --yes"));
         };
         person.listen();
@@ -251,9 +251,9 @@ fn show(differences: &[RunDifference], json: bool) -> Result<(), Failure> {
 
 /// Replaces the file of a recording.
 fn write_golden(path: &Path, golden: &Golden) -> Result<(), Failure> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
     let replace = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(golden.text().as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(path)?;
@@ -280,8 +280,8 @@ mod tests {
         let observed = [run("2 rows"), run("3 rows")];
         assert_eq!(varying_states(&observed), ["count"]);
         update_golden(&mut golden, &observed);
-        let kept: Vec<_> = golden.steps.iter().map(|step| (step.prints.as_str(), step.varies)).collect();
-        assert_eq!(kept, [("3 rows", true), ("built in 3 s", false)]);
+        let steps: Vec<_> = golden.steps.iter().map(|step| (step.prints.as_str(), step.varies)).collect();
+        assert_eq!(steps, [("3 rows", true), ("built in 3 s", false)]);
         assert_eq!(golden.differences(&run("4 rows")), []);
     }
 }

@@ -80,8 +80,8 @@ fn draw_answer(
                 true => ("", line.text().chars().count()),
                 false => choice_prefix(&view.gate().choices, line.text()),
             };
-            let shown = format!("{}{}", visible(visible_prefix), "•".repeat(hidden_chars));
-            cursor = Some(draw_input(buffer, rows.next()?, "› ", &shown));
+            let shown_text = format!("{}{}", visible(visible_prefix), "•".repeat(hidden_chars));
+            cursor = Some(draw_input(buffer, rows.next()?, "› ", &shown_text));
         }
         AnswerStep::Reading => {
             let (text, style) = match view.refusal(model.elapsed) {

@@ -112,7 +112,7 @@ fn run(id: &str, workflow: &str, state: &str) -> RunRecord {
 }
 
 fn runs() -> Vec<RunRecord> {
-    let done = RunRecord {
+    let completed_run = RunRecord {
         completed_at: Some("2026-01-01T10:00:20Z".to_owned()),
         started_at: "2026-01-01T10:00:10Z".to_owned(),
         result: json!({"version": "1.2"}),
@@ -131,7 +131,7 @@ fn runs() -> Vec<RunRecord> {
         error: Some("it broke".to_owned()),
         ..run("run_cccc", "nightly", "failed")
     };
-    vec![failed, done, waiting]
+    vec![failed, completed_run, waiting]
 }
 
 fn terminals() -> Vec<SessionInfo> {
@@ -139,11 +139,11 @@ fn terminals() -> Vec<SessionInfo> {
         "session_id": "term_xxxx", "command": "bash", "state": "active", "created_at": 0.0, "last_activity": 0.0,
         "name": "build", "cwd": "/srv", "busy": true, "cols": 40, "rows": 5, "pid": 1, "opened_by": "claude",
     });
-    let held = json!({
+    let held_session = json!({
         "session_id": "term_yyyy", "command": "ssh db", "state": "active", "created_at": 0.0, "last_activity": 0.0,
         "cols": 80, "rows": 24, "pid": 1, "held_by": "ana",
     });
-    [session, held].map(|session| serde_json::from_value(session).unwrap()).into()
+    [session, held_session].map(|session| serde_json::from_value(session).unwrap()).into()
 }
 
 fn picture() -> UiEvent {
@@ -353,15 +353,15 @@ fn question_is_read_and_then_answered() {
     let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((answer.answer.as_str(), answer.number, answer.digest.as_deref()), ("yes", Some(1), Some("d1")));
-    let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
-    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(wanted)) });
+    let passphrase_request = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(passphrase_request)) });
     desk.type_in("secret");
     let screen = desk.screen();
     assert!(screen.contains("the approver's passphrase:\n  › ••••••") && !screen.contains("secret"), "{screen}");
     let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
-    let taken = AnswerGateReply { success: true, status: "running".to_owned(), ..AnswerGateReply::default() };
-    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    let accepted = AnswerGateReply { success: true, status: "running".to_owned(), ..AnswerGateReply::default() };
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(accepted)) });
     assert!(desk.screen().contains("answered: yes; run_bbbb is now running"), "{}", desk.screen());
 }
 
@@ -391,17 +391,17 @@ fn changed_question_is_shown_again_and_answered_one_closes() {
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     desk.type_in("a");
-    let mut changed = runs().pop().unwrap();
-    changed.pending_gates[0].digest = "d2".to_owned();
-    let effects = desk.handle_event(UiEvent::Run(Box::new(changed.clone())));
+    let mut changed_run = runs().pop().unwrap();
+    changed_run.pending_gates[0].digest = "d2".to_owned();
+    let effects = desk.handle_event(UiEvent::Run(Box::new(changed_run.clone())));
     assert!(matches!(&effects[..], [Effect::ShowGate { gate_id, .. }] if gate_id == "run_bbbb/ask/1"), "{effects:?}");
-    let gate = GateInfo { prompt: "Deploy nowhere?".to_owned(), ..changed.pending_gates[0].clone() };
+    let gate = GateInfo { prompt: "Deploy nowhere?".to_owned(), ..changed_run.pending_gates[0].clone() };
     desk.handle_event(UiEvent::Gate { gate_id: gate.gate_id.clone(), gate: Ok(Box::new(gate)) });
     assert!(desk.press(&[Key::Char('1'), Key::Enter]).is_empty());
     let screen = desk.screen();
     assert!(screen.contains("Deploy nowhere?") && screen.contains("the question has changed"), "{screen}");
-    changed.pending_gates.clear();
-    desk.handle_event(UiEvent::Run(Box::new(changed)));
+    changed_run.pending_gates.clear();
+    desk.handle_event(UiEvent::Run(Box::new(changed_run)));
     desk.advance(ANSWER_DELAY);
     assert!(desk.press(&[Key::Char('a'), Key::Char('1'), Key::Enter]).is_empty());
     assert!(desk.screen().contains("the question is closed"), "{}", desk.screen());
@@ -410,9 +410,10 @@ fn changed_question_is_shown_again_and_answered_one_closes() {
 #[test]
 fn long_question_must_be_read_to_its_end() {
     let mut desk = Desk::usual(80, 16);
-    let mut long = runs().pop().unwrap();
-    long.pending_gates[0].context = json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
-    desk.handle_event(UiEvent::Run(Box::new(long)));
+    let mut run_with_long_question = runs().pop().unwrap();
+    run_with_long_question.pending_gates[0].context =
+        json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
+    desk.handle_event(UiEvent::Run(Box::new(run_with_long_question)));
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     desk.type_in("a");
@@ -520,8 +521,8 @@ fn line_for_one_question_answers_no_other() {
     let mut next = runs().pop().unwrap();
     next.pending_gates[0].gate_id = "run_bbbb/ask/2".to_owned();
     next.pending_gates[0].digest = "d2".to_owned();
-    let taken = AnswerGateReply { success: true, status: "waiting".to_owned(), ..AnswerGateReply::default() };
-    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    let accepted = AnswerGateReply { success: true, status: "waiting".to_owned(), ..AnswerGateReply::default() };
+    desk.handle_event(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(accepted)) });
     desk.handle_event(UiEvent::Run(Box::new(next)));
     for _ in 0..20 {
         desk.advance(ANSWER_DELAY / 2);
@@ -556,9 +557,9 @@ fn line_for_a_changed_or_closed_question_does_nothing() {
     }
     desk.advance(ANSWER_DELAY);
     desk.type_in("ano, a q");
-    let mut closed = runs().pop().unwrap();
-    closed.pending_gates.clear();
-    desk.handle_event(UiEvent::Run(Box::new(closed)));
+    let mut run_without_gates = runs().pop().unwrap();
+    run_without_gates.pending_gates.clear();
+    desk.handle_event(UiEvent::Run(Box::new(run_without_gates)));
     assert!(desk.type_in("uestion qq").is_empty());
     assert!(desk.screen().contains("the question was answered or withdrawn"), "{}", desk.screen());
     desk.advance(ANSWER_DELAY);
@@ -647,12 +648,12 @@ fn ended_run_is_rerun_from_the_selected_step() {
     desk.type_in("r");
     assert!(desk.screen().contains("Run build run_aaaa again, with its input?"), "{}", desk.screen());
     desk.advance(ANSWER_DELAY);
-    let whole = RerunRequest { run_id: "run_aaaa".to_owned(), ..RerunRequest::default() };
-    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == whole));
+    let expected_request = RerunRequest { run_id: "run_aaaa".to_owned(), ..RerunRequest::default() };
+    assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == expected_request));
     // From a step of the opened run.
-    let ended =
+    let ended_run =
         RunRecord { completed_at: Some("2026-01-01T10:00:40Z".to_owned()), ..run("run_bbbb", "release", "failed") };
-    desk.handle_event(UiEvent::Run(Box::new(ended)));
+    desk.handle_event(UiEvent::Run(Box::new(ended_run)));
     desk.type_in("gbb");
     desk.press(&[Key::Enter]);
     run_events(&mut desk);
@@ -672,26 +673,26 @@ fn ended_run_is_rerun_from_the_selected_step() {
         request: Box::new(request.clone()),
         reply: Ok(Box::new(reply)),
     };
-    let refused = RunReply {
+    let refusal = RunReply {
         irreversible: vec!["state 'build': rm \u{202e}x".to_owned()],
         error: Some("it would happen again".to_owned()),
         ..RunReply::default()
     };
-    desk.handle_event(reply(&request, refused.clone()));
+    desk.handle_event(reply(&request, refusal.clone()));
     assert!(desk.screen().contains("Repeat it? state 'build': rm ·x"), "{}", desk.screen());
     assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
     desk.advance(ANSWER_DELAY);
-    desk.handle_event(reply(&request, refused.clone()));
+    desk.handle_event(reply(&request, refusal.clone()));
     desk.type_in("y");
     desk.advance(ANSWER_DELAY);
     request.repeat_irreversible = true;
     assert!(matches!(&desk.press(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
-    let started = RunReply { run_id: "run_dddd".to_owned(), status: "running".to_owned(), ..RunReply::default() };
-    desk.handle_event(reply(&request, started.clone()));
+    let start_reply = RunReply { run_id: "run_dddd".to_owned(), status: "running".to_owned(), ..RunReply::default() };
+    desk.handle_event(reply(&request, start_reply.clone()));
     assert_eq!(desk.model.feed_selection().run.map(|(run, _)| run), Some("run_dddd".to_owned()));
     assert!(desk.screen().contains("run_dddd runs run_bbbb again"), "{}", desk.screen());
     // In another view, the refusal is a notice without a confirmation.
-    desk.handle_event(reply(&request, refused));
+    desk.handle_event(reply(&request, refusal));
     assert!(desk.model.confirmation.is_none() && desk.screen().contains("it would happen again"), "{}", desk.screen());
 }
 

@@ -30,15 +30,15 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let (suite, include) = match arguments {
         ["--suite", suite] => (*suite, None),
         ["--suite", suite, "--include", include] => (*suite, Some(*include)),
-        _ => bail!("Name the folder of the suite: cargo xtask conformance --suite FOLDER.\n{INSTRUCTIONS}"),
+        _ => bail!("Name the directory of the suite: cargo xtask conformance --suite FOLDER.\n{INSTRUCTIONS}"),
     };
-    let folder = Path::new(suite).join("esctest");
-    if !folder.join("esctest.py").is_file() {
+    let directory = Path::new(suite).join("esctest");
+    if !directory.join("esctest.py").is_file() {
         bail!("There is no esctest/esctest.py in {suite}.\n{INSTRUCTIONS}");
     }
     let log = repository.target().join("conformance.log");
     let mut command = repository.cargo(&["run", "--quiet", "--locked", "-p", "steplatch-host"]);
-    command.args(["--example", "terminal_suite", "--"]).arg(&folder).args(["python3", "esctest.py"]);
+    command.args(["--example", "terminal_suite", "--"]).arg(&directory).args(["python3", "esctest.py"]);
     command.args(ARGUMENTS).arg("--logfile").arg(&log);
     if let Some(include) = include {
         command.args(["--include", include]);

@@ -111,15 +111,15 @@ mod tests {
 
     #[test]
     fn each_language_has_its_parser() {
-        let good = [
+        let valid_blocks = [
             (Language::Json, "{\"a\": 1}"),
             (Language::Toml, "[a]\nb = 1"),
             (Language::Python, "async def f(ctx):\n    return await ctx.gate('x')"),
             (Language::Shell, "if true; then ls; fi"),
             (Language::Console, "$ echo \\\n> 'a'\nprinted (\n> and"),
         ];
-        assert_eq!(errors(&good).unwrap(), [const { None }; 5]);
-        let bad = [
+        assert_eq!(errors(&valid_blocks).unwrap(), [const { None }; 5]);
+        let invalid_blocks = [
             (Language::Json, "\"a\": 1"),
             (Language::Toml, "[a"),
             (Language::Python, "def f("),
@@ -127,7 +127,7 @@ mod tests {
             (Language::Shell, "cat <<END\ntext\n"),
             (Language::Console, "$ echo 'a"),
         ];
-        let errors = errors(&bad).unwrap();
+        let errors = errors(&invalid_blocks).unwrap();
         assert!(errors.iter().all(Option::is_some), "{errors:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The paths of the site, and the links between them.
 //!
-//! A page of `docs` is at the same path without that folder, any other file at its path in the repository.
+//! A page of `docs` is at the same path without that directory, any other file at its path in the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::reference;
 use crate::documentation::summary::{SUMMARY, Summary};
-use crate::documentation::{FOLDER, is_address, is_page, read, resolve};
+use crate::documentation::{DIRECTORY, is_address, is_page, read, resolve};
 use crate::markdown;
 
 /// The pages of the site and their places.
@@ -107,17 +107,17 @@ impl Layout {
     }
 }
 
-/// Returns the path of a source without the folder of the documentation.
+/// Returns the path of a source without the directory of the documentation.
 fn in_site(source: &Path) -> PathBuf {
-    source.strip_prefix(FOLDER).unwrap_or(source).to_owned()
+    source.strip_prefix(DIRECTORY).unwrap_or(source).to_owned()
 }
 
 /// Returns the link from a page to a file.
 fn relative(page: &Path, file: &Path) -> String {
-    let folder: Vec<Component<'_>> = page.parent().into_iter().flat_map(Path::components).collect();
+    let directory: Vec<Component<'_>> = page.parent().into_iter().flat_map(Path::components).collect();
     let parts: Vec<Component<'_>> = file.components().collect();
-    let common = folder.iter().zip(&parts).take_while(|(one, other)| one == other).count();
-    let up = folder[common..].iter().map(|_| "..".to_owned());
+    let common = directory.iter().zip(&parts).take_while(|(one, other)| one == other).count();
+    let up = directory[common..].iter().map(|_| "..".to_owned());
     let down = parts[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
     up.chain(down).collect::<Vec<_>>().join("/")
 }

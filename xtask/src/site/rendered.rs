@@ -36,11 +36,11 @@ pub(super) fn check(site: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the pages in a folder and the folders below it.
-fn collect(site: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, Rendered>) -> anyhow::Result<()> {
-    let path = site.join(folder);
+/// Reads the pages in a directory and the directories below it.
+fn collect(site: &Path, directory: &Path, pages: &mut BTreeMap<PathBuf, Rendered>) -> anyhow::Result<()> {
+    let path = site.join(directory);
     for entry in fs::read_dir(&path).with_context(|| format!("{} is unreadable.", path.display()))? {
-        let path = folder.join(entry?.file_name());
+        let path = directory.join(entry?.file_name());
         let is_html = path.extension().is_some_and(|extension| extension == "html");
         if site.join(&path).is_dir() {
             collect(site, &path, pages)?;

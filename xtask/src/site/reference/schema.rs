@@ -82,8 +82,9 @@ pub(super) fn property_table(schema: &Value, heading: &str) -> Option<String> {
 
 /// Returns the row of a property.
 pub(super) fn row(name: &str, property: &Value, is_required: bool) -> String {
-    let written = property.get("default").or_else(|| alternatives(property).find_map(|other| other.get("default")));
-    let default = match written {
+    let declared_default =
+        property.get("default").or_else(|| alternatives(property).find_map(|other| other.get("default")));
+    let default = match declared_default {
         _ if is_required => "required".to_owned(),
         Some(Value::Null) | None => String::new(),
         Some(default) => code(&default.to_string()),
@@ -128,12 +129,12 @@ pub(super) fn type_name(schema: &Value) -> String {
 
 /// Returns the name of a type with that of the values in it.
 fn type_with_items(name: &str, schema: &Value) -> String {
-    let named = |items: &Value| Some(type_name(items)).filter(|name| name != "any");
+    let item_type = |items: &Value| Some(type_name(items)).filter(|name| name != "any");
     match name {
-        "array" => named(&schema["items"]).map_or_else(|| "list".to_owned(), |items| format!("list of {items}")),
+        "array" => item_type(&schema["items"]).map_or_else(|| "list".to_owned(), |items| format!("list of {items}")),
         "object" => match schema["properties"].as_object() {
             Some(properties) => format!("object with {}", names(properties)),
-            None => named(&schema["additionalProperties"])
+            None => item_type(&schema["additionalProperties"])
                 .map_or_else(|| "object".to_owned(), |values| format!("object of {values}")),
         },
         name => name.to_owned(),

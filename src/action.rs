@@ -112,7 +112,7 @@ impl Outcome {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         match self {
             Self::TimedOut => return "timed out".to_owned(),
-            Self::Unknown => return "unknown: the daemon ended meanwhile".to_owned(),
+            Self::Unknown => return "unknown: the daemon exited in the meantime".to_owned(),
             Self::Failed if tool != "run_workflow" => {
                 return text("error").map(visible).unwrap_or_default();
             }

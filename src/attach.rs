@@ -107,7 +107,7 @@ impl Hint {
 pub(crate) enum AttachEnd {
     /// The person pressed the detach key; the terminal keeps running.
     Detached,
-    /// The program ended, with this exit code if known.
+    /// The program exited, with this exit code if known.
     Ended(Option<i32>),
 }
 
@@ -175,7 +175,7 @@ impl<'a> Attachment<'a> {
         let step = random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
-                // If the program has ended, its last event reports that.
+                // If the program has exited, its last event reports that.
                 Ok(reply) => return Ok(reply.error),
                 Err(CallError::Lost) => draw(out, &self.attach_again().await?)?,
                 Err(error) => return Err(error.into()),
@@ -230,7 +230,7 @@ pub(crate) async fn attach(paths: &DaemonPaths, id: &str, key: DetachKey, hold: 
         }
         AttachEnd::Ended(code) => {
             let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
-            print::remark(&format!("the program in {id} ended{code}"));
+            print::remark(&format!("the program in {id} exited{code}"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -259,7 +259,7 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
                 Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
                 Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break AttachEnd::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
-                // The daemon ended; the terminal still exists.
+                // The daemon exited; the terminal still exists.
                 None => draw(&mut out, &attachment.attach_again().await?)?,
             },
             input = keys.next() => {

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn event(event_type: &str, data: Value, at: &str) -> RunEvent {
-        let Value::Object(data) = data else { panic!("it has fields") };
+        let Value::Object(data) = data else { panic!("the data is not an object") };
         RunEvent {
             seq: 1,
             run_id: "run".to_owned(),

@@ -22,7 +22,7 @@ pub(crate) struct ChildRuns {
     receiver: mpsc::Receiver<ChildUpdate>,
     /// The followed runs, by their ids.
     children: HashMap<String, Child>,
-    /// Runs of which an event has arrived. They are not followed again.
+    /// Runs with a received event, which are not followed again.
     seen: HashSet<String>,
     /// Events that arrived during a wait for the end of another run.
     queued: VecDeque<RunEvent>,
@@ -90,7 +90,9 @@ impl ChildRuns {
 
     /// Receives the next update. Cancellation-safe.
     async fn receive(&mut self) -> ChildUpdate {
-        let Some(update) = self.receiver.recv().await else { unreachable!("a field keeps a sender") };
+        let Some(update) = self.receiver.recv().await else {
+            unreachable!("this struct has a sender, so the channel stays open")
+        };
         if let ChildUpdate::Event(event) = &update
             && !self.seen.contains(&event.run_id)
         {

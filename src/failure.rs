@@ -168,11 +168,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_receive_the_failure_and_the_reason() {
+    fn json_document_has_the_reason_of_the_failure() {
         let plain = Failure::work("the daemon went away");
         assert_eq!(plain.document(), json!({"success": false, "error": "the daemon went away"}));
         let reply = json!({"success": false, "error": "no 'x'", "available": ["y"]});
-        assert_eq!(Failure::usage("there is no 'x'").with(&reply).document(), reply, "the daemon's own words stay");
+        assert_eq!(
+            Failure::usage("there is no 'x'").with(&reply).document(),
+            reply,
+            "the daemon's error text is unchanged"
+        );
         let failure = Failure::work("closed").with(&json!({"pid": null, "error": null}));
         assert_eq!(failure.document(), json!({"pid": null, "error": "closed", "success": false}));
     }

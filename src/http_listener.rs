@@ -44,7 +44,7 @@ pub(crate) struct ListenOptions {
 
 /// A listening server, with its address and its token.
 pub(crate) struct HttpListener {
-    /// The server, which so far only serves MCP.
+    /// The server, at first only with MCP.
     pub(crate) server: Server,
     /// Address of the server, for people.
     pub(crate) url: String,

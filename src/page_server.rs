@@ -1,7 +1,7 @@
 //! The server of the page for a state directory: the record of the server, and its start in the background.
 //!
 //! Owns the file `serve.lock` in the runtime directory. The server holds the lock on the file (flock(2)) while it runs,
-//! so that no browser opens the address of an ended server, where another user's program may listen.
+//! so that no browser opens the address of a server that has exited, where another user's program may listen.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, Seek as _, Write as _};
@@ -20,7 +20,7 @@ use crate::front;
 /// Port of the page, unless it is in use or the last server had another port.
 const DEFAULT_PORT: u16 = 7878;
 
-/// Maximum time for a server to listen, or to end.
+/// Maximum time for a server to listen, or to exit.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between two reads of the file.
@@ -135,7 +135,7 @@ pub(crate) async fn ensure_running(paths: &DaemonPaths) -> Result<RunningServer,
     }
     // Keep the port, because sessions and bookmarks of browsers depend on it.
     let last_port = PageServerRecord::last(paths.runtime()).map_or(DEFAULT_PORT, |record| record.port);
-    let end_failure = || Failure::work("the server of the page ended; start it with: steplatch serve");
+    let end_failure = || Failure::work("the server of the page exited; start it with: steplatch serve");
     let spawn_result = spawn(paths, last_port).await;
     match (spawn_result, running(paths).await?) {
         (_, Some(record)) => Ok(RunningServer { record, port_error: None }),
@@ -171,7 +171,7 @@ pub(crate) async fn stop(paths: &DaemonPaths) -> Result<Option<PageServerRecord>
     let deadline = tokio::time::Instant::now() + SERVER_TIMEOUT;
     while try_lock(paths)?.is_none() {
         if tokio::time::Instant::now() > deadline {
-            return Err(Failure::work(format!("the server (pid {}) did not end", record.pid)));
+            return Err(Failure::work(format!("the server (pid {}) did not exit", record.pid)));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -199,7 +199,7 @@ async fn spawn(paths: &DaemonPaths, port: u16) -> Result<(), Failure> {
     match reply["success"] == true {
         true => Ok(()),
         false => {
-            let error = reply["error"].as_str().unwrap_or("the server of the page ended before it was ready");
+            let error = reply["error"].as_str().unwrap_or("the server of the page exited before it was ready");
             Err(Failure::work(error))
         }
     }

@@ -6,7 +6,7 @@ use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
 use crate::failure::Failure;
 use crate::front;
 
-/// Reads the events of a run so far.
+/// Reads the existing events of a run.
 ///
 /// # Errors
 /// If there is no such run, or the daemon is unreachable.

@@ -36,7 +36,7 @@ pub(crate) trait View {
     }
 
     /// Returns whether the last prompt is still the last line on the screen.
-    fn is_asking(&self) -> bool {
+    fn has_prompt_at_end(&self) -> bool {
         false
     }
 
@@ -464,7 +464,7 @@ impl View for LineView {
         out.flush()
     }
 
-    fn is_asking(&self) -> bool {
+    fn has_prompt_at_end(&self) -> bool {
         self.is_line_open
     }
 
@@ -500,7 +500,7 @@ mod tests {
     use super::*;
 
     fn event(seq: u64, event_type: &str, data: Value) -> RunEvent {
-        let Value::Object(data) = data else { panic!("the particulars are an object") };
+        let Value::Object(data) = data else { panic!("the data is not an object") };
         RunEvent {
             seq,
             run_id: "run_a".to_owned(),

@@ -5,7 +5,7 @@
 //! invalid value is reported as a problem and never silently replaced by the default. The `steplatch.toml` of a project
 //! declares nodes and has no settings, because one daemon serves many projects.
 //!
-//! Remote services and other machines are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
+//! Remote services and remote hosts are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
 //! daemon runs, and [`watch`] detects them.
 
 pub(crate) mod hosts;
@@ -91,7 +91,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.grace_seconds",
         variable: "STEPLATCH_TERMINALS_GRACE_SECONDS",
         former: None,
-        description: "seconds that a terminal stays readable after its program ended",
+        description: "seconds that a terminal stays readable after its program exited",
         kind: Kind::Number(600, 0..=31_536_000),
         hot: false,
     },
@@ -264,7 +264,7 @@ pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
     /// Remote services, with unique names.
     pub(crate) remotes: Vec<Remote>,
-    /// Other machines, with unique names.
+    /// Remote hosts, with unique names.
     pub(crate) hosts: Vec<HostSetting>,
     /// Unknown keys of the file.
     pub(crate) unknown: Vec<Problem>,
@@ -303,7 +303,7 @@ pub(crate) struct SettingRow {
     pub(crate) description: &'static str,
 }
 
-/// The separate tables read so far.
+/// The separate tables that have been read.
 #[derive(Default)]
 struct SeparateTables {
     services: remotes::RemoteSettings,
@@ -449,7 +449,7 @@ impl Settings {
     }
 
     fn value(&self, name: &str) -> &Value {
-        &self.values.get(name).expect("every requested setting is a row of the table").0
+        &self.values.get(name).expect("every requested setting is in KEYS").0
     }
 
     fn number(&self, name: &str) -> u64 {
@@ -469,7 +469,7 @@ impl Settings {
 
     /// Returns the options of terminals.
     pub(crate) fn terminals(&self) -> steplatch_terminal::Options {
-        let size = |name| usize::try_from(self.number(name)).expect("the bounds of a setting fit a machine word");
+        let size = |name| usize::try_from(self.number(name)).expect("the bounds of a setting fit usize");
         steplatch_terminal::Options {
             most: size("terminals.max"),
             grace: Duration::from_secs(self.number("terminals.grace_seconds")),
@@ -751,7 +751,7 @@ mod tests {
         let before = read("tools.library = true\nruns.days = 3\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let after = read("runs.days = 4\nterminals.max = 2\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let changed: Vec<&str> = after.changed_since(&before).map(|key| key.name).collect();
-        assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides the file's values of the third");
+        assert_eq!(changed, ["runs.days", "tools.library"], "terminals.max is from the environment in both");
     }
 
     #[test]

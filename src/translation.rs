@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_local_times() {
+    fn times_are_converted_to_local_time() {
         let timestamp = "2026-11-26T15:15:44.125Z";
         let local = print::local_time(timestamp);
         for [sentence, expected] in [
@@ -202,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn no_phrase_hides_a_later_one() {
+    fn longer_phrases_precede_shorter_ones() {
         for (index, (phrase, ours)) in PHRASES.iter().enumerate() {
             assert!(!PHRASES[..index].iter().any(|(earlier, _)| phrase.contains(earlier)), "{phrase:?} is never found");
-            assert_eq!(for_people(ours), *ours, "a sentence is changed once");
+            assert_eq!(for_people(ours), *ours, "a translated text is not translated again");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Atomic replacement of files that other programs own.
 //!
-//! The client may write the same file at any moment. The new text is therefore derived from the current one and written
+//! The client may write the same file at any time. The new text is therefore derived from the current one and written
 //! to a file beside it. A rename puts it into place only if the original is unchanged.
 
 use std::fs::{self, Metadata};
@@ -28,13 +28,13 @@ pub(crate) enum FileError {
         /// The system's error.
         source: io::Error,
     },
-    /// Not a regular file.
+    /// The path is not a regular file.
     #[error("it is not a file")]
     NoFile,
-    /// Larger than any configuration.
+    /// The file is larger than any configuration.
     #[error("it is larger than {} MB", MAX_FILE_BYTES >> 20)]
     TooLarge,
-    /// Not UTF-8.
+    /// The file is not UTF-8.
     #[error("it is not text in UTF-8")]
     NoText,
     /// The file has no write permission.

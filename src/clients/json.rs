@@ -1,7 +1,7 @@
 //! Server entries in JSON, with comments and trailing commas where a client accepts them.
 //!
 //! The parser reports the position of each property. A few splices add, change or remove an entry, so that the order,
-//! the comments and the blanks of everything else stay unchanged.
+//! the comments and the whitespace of everything else stay unchanged.
 
 use std::ops::Range;
 
@@ -159,7 +159,7 @@ fn inside(object: &Object<'_>) -> Range<usize> {
     object.range.start + 1..object.range.end - 1
 }
 
-/// Returns the position of the comma after a property, if only blanks and comments precede it.
+/// Returns the position of the comma after a property, if only whitespace and comments precede it.
 fn comma_after(text: &str, mut position: usize, end: usize) -> Option<usize> {
     while position < end {
         let remaining = &text[position..end];

@@ -17,8 +17,8 @@ fn format(client: &str) -> Format {
     CLIENTS.iter().find(|row| row.name == client).unwrap().format
 }
 
-/// Returns surroundings in which `/bin/sh` is this program, and `PATH` finds it.
-fn surroundings() -> UserPaths {
+/// Returns paths for which `/bin/sh` is this program, and `PATH` finds it.
+fn test_paths() -> UserPaths {
     let directory = PathBuf::from("/nowhere");
     UserPaths {
         home: directory.clone(),
@@ -34,22 +34,22 @@ fn own_entry() -> OwnEntry {
     OwnEntry { command: "/bin/sh".into(), program: "/bin/sh".into() }
 }
 
-fn having(client: &str, text: &str) -> (Outcome, String) {
-    edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap()
+fn with_entry(client: &str, text: &str) -> (Outcome, String) {
+    edit_text(format(client), text, EditRequest::Have(&own_entry()), &test_paths()).unwrap()
 }
 
-fn lacking(client: &str, text: &str) -> (Outcome, String) {
-    edit_text(format(client), text, EditRequest::Lack, &surroundings()).unwrap()
+fn without_entry(client: &str, text: &str) -> (Outcome, String) {
+    edit_text(format(client), text, EditRequest::Lack, &test_paths()).unwrap()
 }
 
 /// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
 fn add_entry(client: &str, text: &str, expected: &Expect, back: &str) {
-    let (outcome, new) = having(client, text);
+    let (outcome, new) = with_entry(client, text);
     assert_eq!(outcome, Outcome::Added, "{text:?}");
     // Line ends are covered by separate tests.
     expected.assert_eq(&new.replace('\r', "␍"));
-    assert_eq!(having(client, &new), (Outcome::Kept, new.clone()));
-    assert_eq!(lacking(client, &new), (Outcome::Removed, back.to_owned()));
+    assert_eq!(with_entry(client, &new), (Outcome::Kept, new.clone()));
+    assert_eq!(without_entry(client, &new), (Outcome::Removed, back.to_owned()));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn command_in_a_list_keeps_arguments_if_its_program_changes() {
     ] {
         let text =
             |command: &str| format!("{{\"mcp\": {{\"steplatch\": {{\"type\": \"local\", \"command\": {command}}}}}}}");
-        let (outcome, new) = having("opencode", &text(found));
+        let (outcome, new) = with_entry("opencode", &text(found));
         assert_eq!(new, text(expected.unwrap_or(found)));
         assert_eq!(matches!(outcome, Outcome::Changed { .. }), expected.is_some(), "{outcome:?}");
     }
@@ -265,14 +265,14 @@ fn single_line_object_stays_on_one_line() {
 #[test]
 fn line_ends_and_byte_order_mark_stay() {
     let text = "\u{feff}{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n";
-    let (_, new) = having("cursor", text);
+    let (_, new) = with_entry("cursor", text);
     assert!(new.starts_with('\u{feff}') && !new.replace("\r\n", "").contains('\n'), "{new:?}");
-    assert_eq!(lacking("cursor", &new).1, text);
+    assert_eq!(without_entry("cursor", &new).1, text);
     let text = "model = \"o\"\r\n\r\n[mcp_servers.a]\r\ncommand = \"x\"";
-    let (_, new) = having("codex", text);
+    let (_, new) = with_entry("codex", text);
     assert!(!new.replace("\r\n", "").contains('\n'), "{new:?}");
-    assert_eq!(having("codex", &new).0, Outcome::Kept);
-    assert_eq!(lacking("codex", &new).1, format!("{text}\r\n"), "the last line has an end from then on");
+    assert_eq!(with_entry("codex", &new).0, Outcome::Kept);
+    assert_eq!(without_entry("codex", &new).1, format!("{text}\r\n"), "the last line gets a line end");
 }
 
 #[test]
@@ -281,16 +281,16 @@ fn entry_with_another_target_is_changed_and_keeps_the_rest() {
   "steplatch": { "command": "/old/steplatch", "args": ["mcp"], /* mine */ "env": {"A": "1"} },
   "b": {}
 } }"#;
-    let (outcome, new) = having("cursor", json);
+    let (outcome, new) = with_entry("cursor", json);
     assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp".into() });
     assert_eq!(new, json.replace("/old/steplatch", "/bin/sh"));
-    let (_, new) = having("cursor", r#"{"mcpServers": {"steplatch": {"command": "/bin/sh"}}}"#);
+    let (_, new) = with_entry("cursor", r#"{"mcpServers": {"steplatch": {"command": "/bin/sh"}}}"#);
     assert_eq!(new, r#"{"mcpServers": {"steplatch": {"command": "/bin/sh", "args": ["mcp"]}}}"#);
     let toml = "[mcp_servers.steplatch] # mine\nargs = [\n  'serve',\n]\ncommand = 'x' # old\nstartup_timeout_sec = 3\n\n[mcp_servers.steplatch.env]\nA = '1'\n";
-    let (outcome, new) = having("codex", toml);
+    let (outcome, new) = with_entry("codex", toml);
     assert_eq!(outcome, Outcome::Changed { previous: "x serve".into() });
     assert_eq!(new, toml.replace("'x'", "\"/bin/sh\"").replace("[\n  'serve',\n]", "[\"mcp\"]"));
-    let (_, new) = having("codex", "[mcp_servers.steplatch]\ncommand = '/bin/sh' # here\n[other]\n");
+    let (_, new) = with_entry("codex", "[mcp_servers.steplatch]\ncommand = '/bin/sh' # here\n[other]\n");
     assert_eq!(new, "[mcp_servers.steplatch]\nargs = [\"mcp\"]\ncommand = '/bin/sh' # here\n[other]\n");
 }
 
@@ -300,10 +300,10 @@ fn additional_settings_of_the_user_stay() {
         ("cursor", r#"{"mcpServers": {"steplatch": {"command": "sh", "args": ["--state-dir", "/s", "mcp"]}}}"#),
         ("codex", "[mcp_servers.steplatch]\ncommand = '/bin/../bin/sh'\nargs = ['-v', 'mcp']\n"),
     ] {
-        assert_eq!(having(client, text), (Outcome::Kept, text.to_owned()));
+        assert_eq!(with_entry(client, text), (Outcome::Kept, text.to_owned()));
     }
     let text = r#"{"mcpServers": {"steplatch": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}}"#;
-    assert_eq!(having("claude-code", text), (Outcome::KeptUrl("http://127.0.0.1:1/mcp".into()), text.to_owned()));
+    assert_eq!(with_entry("claude-code", text), (Outcome::KeptUrl("http://127.0.0.1:1/mcp".into()), text.to_owned()));
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn codex_tables_are_added_and_removed_in_any_notation() {
         ("mcp_servers.a.command = 'x'\n", "mcp_servers.a.command = 'x'\n"),
         ("[mcp_servers]\na = { command = 'x' }\n", "[mcp_servers]\na = { command = 'x' }\n"),
     ] {
-        let (outcome, new) = having("codex", before);
+        let (outcome, new) = with_entry("codex", before);
         assert_eq!(outcome, Outcome::Added, "{new}");
-        let (outcome, back) = lacking("codex", &new);
+        let (outcome, back) = without_entry("codex", &new);
         assert_eq!((outcome, back.replace("{ ", "{").replace(' ', "")), (Outcome::Removed, after.replace(' ', "")));
     }
     for (before, after) in [
@@ -348,7 +348,7 @@ fn codex_tables_are_added_and_removed_in_any_notation() {
         ("mcp_servers.steplatch.command = 'x'\nmcp_servers.steplatch.args = []\nz = 1\n", "z = 1\n"),
         ("[mcp_servers.steplatch.env]\nA = '1'\n[z]\n[mcp_servers.steplatch]\ncommand = 'x'", "[z]\n"),
     ] {
-        assert_eq!(lacking("codex", before), (Outcome::Removed, after.to_owned()));
+        assert_eq!(without_entry("codex", before), (Outcome::Removed, after.to_owned()));
     }
 }
 
@@ -383,23 +383,23 @@ fn goose_mappings_are_added_and_removed_with_comments_kept() {
         ("extensions: {a: {type: builtin}}\n", "extensions: {a: {type: builtin}}\n"),
         ("---\n# why\na: &x 1\nb: *x\n", "---\n# why\na: &x 1\nb: *x\nextensions: {}\n"),
     ] {
-        let (outcome, new) = having("goose", text);
+        let (outcome, new) = with_entry("goose", text);
         assert_eq!(outcome, Outcome::Added, "{text:?}");
-        assert_eq!(having("goose", &new), (Outcome::Kept, new.clone()), "{text:?}");
-        assert_eq!(lacking("goose", &new), (Outcome::Removed, back.to_owned()), "{text:?}");
+        assert_eq!(with_entry("goose", &new), (Outcome::Kept, new.clone()), "{text:?}");
+        assert_eq!(without_entry("goose", &new), (Outcome::Removed, back.to_owned()), "{text:?}");
     }
     // An entry of another program keeps its other settings.
     let text = "extensions:\n  steplatch:\n    cmd: /old/steplatch # here\n    args: [mcp, --state-dir, /srv]\n    timeout: 9\n";
-    let (outcome, new) = having("goose", text);
+    let (outcome, new) = with_entry("goose", text);
     assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp --state-dir /srv".to_owned() });
     assert_eq!(new, text.replace("/old/steplatch", "\"/bin/sh\""));
     for broken in ["a: [1,\n", "- a\n", "a: 1\n---\nb: 2\n", "extensions: 3\n", "extensions:\n  steplatch: 3\n"] {
-        edit_text(format("goose"), broken, EditRequest::Have(&own_entry()), &surroundings()).expect_err(broken);
+        edit_text(format("goose"), broken, EditRequest::Have(&own_entry()), &test_paths()).expect_err(broken);
     }
 }
 
 #[test]
-fn unreadable_client_file_is_unchanged_and_its_place_named() {
+fn unreadable_file_is_an_error_with_its_position() {
     for (client, text, expected) in [
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
         ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
@@ -412,16 +412,16 @@ fn unreadable_client_file_is_unchanged_and_its_place_named() {
         ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is not a table"),
     ] {
         let error =
-            edit_text(format(client), text, EditRequest::Have(&own_entry()), &surroundings()).unwrap_err().to_string();
+            edit_text(format(client), text, EditRequest::Have(&own_entry()), &test_paths()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{client} {text:?}: {error}");
     }
     // A duplicate key: the client takes the last one, and so does the edit.
     let twice = r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}}}"#;
-    let (_, new) = having("claude-code", twice);
+    let (_, new) = with_entry("claude-code", twice);
     assert!(new.starts_with(r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}, "steplatch""#), "{new}");
 }
 
-/// Returns JSON documents with comments, blanks and trailing commas where a client accepts them.
+/// Returns JSON documents with comments, whitespace and trailing commas where a client accepts them.
 fn documents() -> impl Strategy<Value = String> {
     let blank = prop_oneof![
         4 => Just(String::new()),
@@ -459,8 +459,8 @@ fn servers(text: &str) -> Option<usize> {
     Some(super::json::value(text, shape).unwrap()?["mcpServers"].as_object()?.len())
 }
 
-/// Returns a text without the blanks before closing braces.
-fn without_blanks(text: &str) -> String {
+/// Returns a text without the whitespace before closing braces.
+fn without_whitespace(text: &str) -> String {
     let parts: Vec<&str> = text.split('}').map(str::trim_ascii_end).collect();
     parts.join("}")
 }
@@ -471,35 +471,35 @@ proptest! {
     #[test]
     fn everything_else_stays_byte_for_byte(text in documents()) {
         // Documents with servers of another type are refused, so nothing changes either.
-        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&own_entry()), &surroundings()) else { return Ok(()) };
+        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&own_entry()), &test_paths()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
-        // Without the new parts and blanks, the text equals the original.
+        // Without the new parts and whitespace, the text equals the original.
         let mut unmatched = new.chars().filter(|character| !character.is_ascii_whitespace());
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
             prop_assert!(unmatched.any(|other| other == character), "{:?} is not in {:?}", text, new);
         }
-        let (kept, same) = having("cursor", &new);
+        let (kept, same) = with_entry("cursor", &new);
         prop_assert_eq!((kept, &same), (Outcome::Kept, &new));
-        let (removed, back) = lacking("cursor", &new);
+        let (removed, back) = without_entry("cursor", &new);
         prop_assert_eq!(removed, Outcome::Removed);
-        let (_, again) = having("cursor", &back);
+        let (_, again) = with_entry("cursor", &back);
         prop_assert!(find_entry(format("cursor"), &again).unwrap().is_some());
-        let inks = |text: &str| text.replace(|blank: char| blank.is_ascii_whitespace(), "");
+        let without_any_whitespace = |text: &str| text.replace(|character: char| character.is_ascii_whitespace(), "");
         match servers(&text) {
             // An object created for the entry stays, and so does the comma before it.
             None => {}
-            Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
+            Some(0) => prop_assert_eq!(without_any_whitespace(&back), without_any_whitespace(&text)),
             // The brace after the last server may have moved to its own line.
-            Some(_) => prop_assert_eq!(without_blanks(&back), without_blanks(&text)),
+            Some(_) => prop_assert_eq!(without_whitespace(&back), without_whitespace(&text)),
         }
     }
 
     #[test]
     fn no_input_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
-            let _ = edit_text(client.format, &text, EditRequest::Have(&own_entry()), &surroundings());
-            let _ = edit_text(client.format, &text, EditRequest::Lack, &surroundings());
+            let _ = edit_text(client.format, &text, EditRequest::Have(&own_entry()), &test_paths());
+            let _ = edit_text(client.format, &text, EditRequest::Lack, &test_paths());
         }
     }
 }
@@ -527,7 +527,7 @@ fn file_keeps_its_mode_and_a_link_stays_a_link() {
     assert_eq!(fs::read_to_string(&new).unwrap(), "x\n");
     assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o600);
     let file_names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(file_names.len(), 4, "no other file is left: {file_names:?}");
+    assert_eq!(file_names.len(), 4, "the directory has other files: {file_names:?}");
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn concurrent_changes_are_not_lost() {
 }
 
 #[test]
-fn irreplaceable_file_is_unchanged() {
+fn file_that_cannot_be_replaced_is_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "a\n").unwrap();

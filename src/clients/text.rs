@@ -52,12 +52,12 @@ pub(super) fn next_line(text: &str, position: usize) -> usize {
     text[position..].find('\n').map_or(text.len(), |newline| position + newline + 1)
 }
 
-/// Returns whether a text has only blanks.
+/// Returns whether a text has only whitespace.
 pub(super) fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Returns the blanks at the beginning of a line.
+/// Returns the whitespace at the beginning of a line.
 pub(super) fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }

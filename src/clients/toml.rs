@@ -99,7 +99,7 @@ fn is_inline(text: &str, span: &Range<usize>) -> bool {
 /// Formats a value on one line.
 fn line(value: &Value) -> String {
     let mut out = String::new();
-    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only texts and lists of texts");
+    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only strings and lists of strings");
     out
 }
 

@@ -1,6 +1,6 @@
 //! Server entries in YAML (<https://yaml.org/spec/1.2.2/>), as stored by goose: mappings in `extensions`.
 //!
-//! `yaml-edit` changes the syntax tree, so that comments, order and blanks of everything else stay unchanged.
+//! `yaml-edit` changes the syntax tree, so that comments, order and whitespace of everything else stay unchanged.
 
 use serde_json::Value;
 use yaml_edit::{Mapping, Scalar, YamlFile, YamlNode};
@@ -58,7 +58,7 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
     Ok(file.to_string())
 }
 
-/// Parses a file. `None` if it has only blanks and comments.
+/// Parses a file. `None` if it has only whitespace and comments.
 fn parse(text: &str) -> Result<Option<YamlFile>, Unreadable> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(None);

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn reference_keeps_its_meaning_from_when_it_was_typed() {
+    fn reference_is_bound_when_it_is_typed() {
         let pinned = parse_references("::last ::one ::0", &["one", "two"]).unwrap();
         assert_eq!(pinned.numbers().collect::<Vec<_>>(), [1, 0, 0]);
     }

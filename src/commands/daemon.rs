@@ -233,7 +233,7 @@ fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
         stderr.take(64 * 1024).read_to_string(&mut error_text).map_err(start_error)?;
     }
     let error_text = error_text.trim().trim_start_matches("error: ");
-    Err(Failure::work(if error_text.is_empty() { "the daemon ended before it was ready" } else { error_text }))
+    Err(Failure::work(if error_text.is_empty() { "the daemon exited before it was ready" } else { error_text }))
 }
 
 async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {

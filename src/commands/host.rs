@@ -59,8 +59,8 @@ const LOGIN_START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Login shells that take a command with `-c`.
 const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns the command that starts a host for a client on a remote computer. It uses the user's login shell, so that the terminals
-/// have the environment of a login instead of that of an ssh command.
+/// Returns the command that starts a host for a client on a remote computer. It uses the user's login shell, so that the
+/// terminals have the environment of a login instead of that of an ssh command.
 fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = front::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);

@@ -166,7 +166,7 @@ async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String
     // If the script did not run, the last line comes from ssh.
     let errors = between(&errors, &mark).filter(|_| script_output.is_some()).unwrap_or(&errors);
     let last_line =
-        errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
+        errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh exited without a message");
     Err(Failure::work(format!("nothing was {done} {ssh}: {}{}", print::visible(last_line), advice(last_line))))
 }
 

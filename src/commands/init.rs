@@ -186,7 +186,10 @@ mod tests {
             let found = steps_of(files);
             let found: Vec<(&str, &str)> = found.iter().map(|(id, command)| (*id, command.as_str())).collect();
             assert_eq!(found, expected, "{files:?}");
-            assert!(found.iter().all(|(_, command)| !command.contains('\'')), "a literal string of TOML has no quotes");
+            assert!(
+                found.iter().all(|(_, command)| !command.contains('\'')),
+                "a TOML literal string cannot contain quotes"
+            );
         }
     }
 }

@@ -47,7 +47,7 @@ async fn serve_http(paths: &DaemonPaths, options: ListenOptions, json: bool) -> 
         let add_command =
             format!("claude mcp add --transport http steplatch {url}/mcp --header \"Authorization: Bearer {token}\"");
         print::line(format!("  {QUIET}add it   {QUIET:#}  {add_command}"))?;
-        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals continue{QUIET:#}"))?;
+        print::line(format!("{QUIET}ctrl-c stops it; runs and terminals continue{QUIET:#}"))?;
     }
     HttpListener::serve(listener.server).await?;
     Ok(ExitCode::SUCCESS)

@@ -39,7 +39,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 const HELP_COMMAND: &str = "help";
 const ABOUT_HELP: &str = "Print this help, or the help of a command";
 
-/// Width of the column of command names, including the blanks around them.
+/// Width of the column of command names, including the spaces around them.
 const NAME_COLUMNS: usize = 15;
 
 /// Maximum width of the help. Also clap's limit for the other parts.

@@ -339,13 +339,13 @@ impl RunWatcher<'_> {
             }
             _ => {}
         }
-        let was_asked = self.view.is_asking();
+        let had_prompt = self.view.has_prompt_at_end();
         self.view.show(event)?;
         if event.is_last() && event.run_id == self.run {
             return Ok(Some(WatchEnd::Ended));
         }
         // The event replaced the prompt: show the prompt again.
-        if let Some(question) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
+        if let Some(question) = self.questions.front().filter(|_| had_prompt && !self.view.has_prompt_at_end()) {
             self.view.prompt(&question.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
@@ -508,7 +508,7 @@ fn follow_failure(run: &str, error: FollowError) -> Failure {
     }
 }
 
-/// A view that shows nothing.
+/// View that shows nothing.
 struct SilentView;
 
 impl View for SilentView {
@@ -524,7 +524,7 @@ mod tests {
     #[test]
     fn file_is_recognised_by_its_notation() {
         assert!(is_file_argument("release.json") && is_file_argument("./release") && is_file_argument("/no/such/file"));
-        assert!(is_file_argument("Cargo.toml"), "a file that exists");
+        assert!(is_file_argument("Cargo.toml"), "an existing file is a workflow file");
         assert!(!is_file_argument("src"), "a directory is not a workflow");
         assert!(!is_file_argument("release"));
     }

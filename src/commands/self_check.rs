@@ -145,7 +145,7 @@ fn numbers(version: &str) -> Option<Vec<u64>> {
 /// The newest version that a package manager knows.
 enum Newest {
     Known(String),
-    /// The reason why it is unknown.
+    /// The newest version is unknown, for this reason.
     Unknown(String),
 }
 
@@ -167,7 +167,7 @@ impl SelfCommand {
 impl Channel {
     /// Asks the package manager for the newest version.
     async fn find_newest(&self) -> Newest {
-        let [name, arguments @ ..] = self.query else { unreachable!("a query has a program") };
+        let [name, arguments @ ..] = self.query else { unreachable!("every query names a program") };
         let path = std::env::var_os("PATH").unwrap_or_default();
         let Some(found) = program_in(&path, name) else {
             return Newest::Unknown(format!("{name} is not found"));

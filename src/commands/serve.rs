@@ -120,7 +120,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
             "  {QUIET}try it   {QUIET:#}  curl -H \"Authorization: Bearer {token}\" {url}/api/v1/runs"
         ))?;
         print::line(format!("  {QUIET}log in   {QUIET:#}  steplatch open"))?;
-        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals continue{QUIET:#}"))?;
+        print::line(format!("{QUIET}ctrl-c stops it; runs and terminals continue{QUIET:#}"))?;
     }
     HttpListener::serve(listener.server.with_api().with_page()).await?;
     drop(lock);

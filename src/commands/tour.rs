@@ -89,7 +89,7 @@ enum Decision {
     Leave,
 }
 
-/// Shows the rest of the proposed command behind the typed text.
+/// Shows the rest of the proposed command after the typed text.
 struct Proposal {
     command: String,
 }

@@ -127,13 +127,13 @@ mod tests {
         assert!(receiver.has_changed().unwrap());
         assert!(receiver.borrow_and_update().library_tools);
         reload.apply(read("tools.library = true # a remark", &[]));
-        assert!(!receiver.has_changed().unwrap(), "a remark is not a change");
+        assert!(!receiver.has_changed().unwrap(), "an unknown key changes nothing");
         reload.apply(read("tools.library = 'perhaps'", &[]));
         assert!(!receiver.has_changed().unwrap());
-        assert!(receiver.borrow().library_tools, "it stays unchanged");
+        assert!(receiver.borrow().library_tools, "invalid settings change nothing");
         reload.apply(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
         assert_eq!(receiver.borrow_and_update().remotes[0].name, "a");
         reload.apply(read("", &[]));
-        assert!(!receiver.borrow_and_update().library_tools, "a removed setting has its default again");
+        assert!(!receiver.borrow_and_update().library_tools, "a removed setting gets its default");
     }
 }

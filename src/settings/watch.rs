@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// Returns whether no change is reported for a while.
-    async fn silent(watch: &mut Watch) -> bool {
+    async fn has_no_change(watch: &mut Watch) -> bool {
         tokio::time::timeout(SETTLE_TIME * 4, watch.changed()).await.is_err()
     }
 
@@ -179,7 +179,7 @@ mod tests {
         wait_for_change(&mut watch).await;
         fs::read(&file).unwrap();
         fs::write(directory.path().join("other.toml"), "a = 3").unwrap();
-        assert!(silent(&mut watch).await, "reading changes nothing, and other files do not matter");
+        assert!(has_no_change(&mut watch).await, "reads and other files cause no change");
         fs::remove_file(&file).unwrap();
         wait_for_change(&mut watch).await;
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn targets_of_links_are_watched_too() {
+    async fn link_targets_are_watched() {
         let directory = tempfile::tempdir().unwrap();
         let (kept, used) = (directory.path().join("kept"), directory.path().join("used"));
         fs::create_dir(&kept).unwrap();

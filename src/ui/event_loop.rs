@@ -247,8 +247,8 @@ impl EventLoop<'_> {
         Ok(match end {
             Ok(AttachEnd::Detached) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
             Ok(AttachEnd::Detached) => Ok(format!("you left {name}; it keeps running")),
-            Ok(AttachEnd::Ended(Some(code))) => Ok(format!("the program in {name} ended with exit code {code}")),
-            Ok(AttachEnd::Ended(None)) => Ok(format!("the program in {name} ended")),
+            Ok(AttachEnd::Ended(Some(code))) => Ok(format!("the program in {name} exited with exit code {code}")),
+            Ok(AttachEnd::Ended(None)) => Ok(format!("the program in {name} exited")),
             Err(failure) => Err(failure.message().to_owned()),
         })
     }

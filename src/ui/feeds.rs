@@ -138,7 +138,7 @@ fn is_unknown_verb(error: &CallError) -> bool {
 }
 
 async fn watch_lists_of_daemon(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), FeedEnd> {
-    // Subscribe before the first request, so that no change in between is missed.
+    // Subscribe before the first request, so that no change in the meantime is missed.
     let (_, mut changes) = client.subscribe(Watch {}).await?;
     let mut terminal_changes = match client.subscribe(WatchTerminals {}).await {
         Ok((_, events)) => Some(events),

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn question_takes_no_answer_before_it_was_read() {
+    fn question_accepts_no_answer_before_it_was_read() {
         let context = json!({"plan": "a step\n".repeat(60)}).as_object().unwrap().clone();
         let gate =
             GateInfo { prompt: "Deploy?".to_owned(), choices: vec!["yes".to_owned()], context, ..GateInfo::default() };
@@ -215,9 +215,13 @@ mod tests {
         assert_eq!(view.refusal(now), Some("it has just appeared"));
         assert_eq!(view.refusal(now + ANSWER_DELAY), None);
         view.pause_answers(now + ANSWER_DELAY);
-        assert_eq!(view.refusal(now + ANSWER_DELAY), Some("it has just appeared"), "the window got the focus");
+        assert_eq!(
+            view.refusal(now + ANSWER_DELAY),
+            Some("it has just appeared"),
+            "answers pause after a change of focus"
+        );
         view.replace(GateInfo { prompt: "Deploy now?".to_owned(), ..gate }, now + ANSWER_DELAY * 2);
-        assert_eq!((view.scroll, view.was_read), (0, false), "another question is read again");
+        assert_eq!((view.scroll, view.was_read), (0, false), "a changed question must be read again");
     }
 
     #[test]

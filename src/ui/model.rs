@@ -157,7 +157,7 @@ pub(crate) struct Model {
     pub(crate) typing: Option<Typing>,
     /// Opened views. Only the last one is visible.
     pub(crate) opened: Vec<Opened>,
-    /// Number of opened runs so far.
+    /// Number of runs opened since the start.
     pub(crate) openings: u64,
     pub(crate) confirmation: Option<Confirmation>,
     /// Last letter pressed as a command, with the time since the start.

@@ -247,7 +247,7 @@ pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of a text, at most one more than [`MAX_LINES`].
+/// Returns the first lines of a text, up to [`MAX_LINES`] + 1.
 fn text_lines(text: &str) -> Vec<String> {
     let line = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => print::visible(&line[..end]) + "…",
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     pub(crate) fn event(event_type: &str, data: Value, second: u32) -> RunEvent {
-        let Value::Object(data) = data else { panic!("it has fields") };
+        let Value::Object(data) = data else { panic!("the data is not an object") };
         RunEvent {
             seq: u64::from(second) + 1,
             run_id: "run_a".to_owned(),
@@ -324,7 +324,7 @@ mod tests {
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
         assert_eq!(describe(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
-        assert!(steps.has_ended && steps.most_informative() == 1, "the failed step comes first");
+        assert!(steps.has_ended && steps.most_informative() == 1, "the failed step is the most informative");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn update(model: &mut Model, elapsed: Duration, now: String, event: U
             if model.daemon != DaemonState::Away {
                 model.daemon = DaemonState::Away;
                 model.picture = None;
-                set_notice(model, Err("the daemon ended; waiting for the next one (s starts it)".to_owned()));
+                set_notice(model, Err("the daemon exited; waiting for the next one (s starts it)".to_owned()));
             }
             Vec::new()
         }

@@ -324,7 +324,7 @@ async fn attached_person_sees_the_end_of_the_program() {
     let desk = run_on_desk(&home, "terminal attach short").await;
     desk.expect_screen(r"[$#] $|bash").await;
     desk.press("exit 7\r").await;
-    desk.expect_screen("the program in short ended with exit code 7").await;
+    desk.expect_screen("the program in short exited with exit code 7").await;
 }
 
 #[tokio::test]

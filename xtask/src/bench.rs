@@ -20,7 +20,7 @@ use crate::temporal;
 pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (without_peer, passed): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--no-peer");
-    let client = if without_peer.is_empty() { clients::WITH_THE_PEER } else { clients::FOR_BENCHMARKS };
+    let client = if without_peer.is_empty() { clients::WITH_PEER } else { clients::FOR_BENCHMARKS };
     step::work("programs that are measured", || {
         programs::ensure(programs::FOR_BENCHMARKS)?;
         if without_peer.is_empty() {
@@ -77,8 +77,8 @@ pub(crate) fn jobs(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     script.arg(repository.root().join("xtask/bench/jobs.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     if without_peer.is_empty() {
-        step::work("the peer", || clients::WITH_THE_PEER.ensure(repository))?;
-        script.arg("--peer").arg(clients::WITH_THE_PEER.programs(repository).join("terminal-control-mcp"));
+        step::work("the peer", || clients::WITH_PEER.ensure(repository))?;
+        script.arg("--peer").arg(clients::WITH_PEER.programs(repository).join("terminal-control-mcp"));
     }
     step::run("jobs", script.args(&passed))
 }
@@ -120,7 +120,7 @@ pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     step::run("measurements", &mut script)
 }
 
-/// Measures terminals and files of another machine beside those of this one, with the published binary and an `sshd` on loopback;
+/// Measures remote terminals and files beside local ones, with the published binary and an `sshd` on loopback;
 /// prints one table.
 pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
     step::work("programs that are measured", || programs::ensure(programs::FOR_HOSTS))?;
@@ -135,7 +135,7 @@ pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
 /// Measures runs that Temporal decides beside those that the daemon decides, with the published binary and a development
 /// server, on the disk of the build; prints two tables.
 pub(crate) fn temporal(repository: &Repository) -> anyhow::Result<()> {
-    step::work("server of Temporal", || clients::SERVER_OF_TEMPORAL.ensure(repository))?;
+    step::work("server of Temporal", || clients::TEMPORAL_SERVER.ensure(repository))?;
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     let worker = temporal::build_release(repository)?;
     let mut script = Command::new("python3");
@@ -153,7 +153,7 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
         ("executing", &["-p", "steplatch-python", "--bench", "executing", "--"]),
     ];
     suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))?;
-    // It alternates between the two sides itself, so that their measurements are adjacent.
+    // The benchmark alternates between the two sides itself, so that their measurements are adjacent.
     step::run("log of inputs", &mut bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "inputs"]))
 }
 

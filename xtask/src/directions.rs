@@ -18,11 +18,11 @@ const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/contributing/recipes.md"];
 const PROGRAM: &str = "steplatch";
 
 /// Parses the table of imports, the only one of its document.
-fn documented(document: &str) -> Imports {
+fn documented_imports(document: &str) -> Imports {
     let rows = document.lines().filter(|line| line.starts_with("| ")).skip(1);
     let row = |line: &str| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, imports] = cells[..] else { panic!("a row with two cells: {line}") };
+        let [name, imports] = cells[..] else { panic!("a row does not have two cells: {line}") };
         let imports = imports.split(", ").filter(|import| *import != "–").map(str::to_owned).collect();
         (name.split(' ').next().unwrap_or_default().to_owned(), imports)
     };
@@ -30,7 +30,7 @@ fn documented(document: &str) -> Imports {
 }
 
 /// Parses the section `dependencies` of every manifest. Dependencies of tests and benchmarks may point anywhere.
-fn declared(root: &Path) -> Imports {
+fn declared_imports(root: &Path) -> Imports {
     let imports_of = |manifest: &Path| -> BTreeSet<String> {
         let text = std::fs::read_to_string(manifest).unwrap();
         let table: toml::Table = text.parse().unwrap();
@@ -49,18 +49,22 @@ fn declared(root: &Path) -> Imports {
 }
 
 #[test]
-fn table_lists_what_each_crate_imports() {
+fn table_lists_the_imports_of_each_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let documented = documented(&std::fs::read_to_string(root.join(TABLE)).unwrap());
-    let declared = declared(root);
+    let documented = documented_imports(&std::fs::read_to_string(root.join(TABLE)).unwrap());
+    let declared = declared_imports(root);
     assert!(declared.len() > 15, "{declared:?}");
     for name in documented.keys().chain(declared.keys()) {
-        assert_eq!(documented.get(name), declared.get(name), "imports of '{name}': in {TABLE}, and in its manifest");
+        assert_eq!(
+            documented.get(name),
+            declared.get(name),
+            "the imports of '{name}' in {TABLE} and in its manifest differ"
+        );
     }
 }
 
 #[test]
-fn every_file_named_by_a_map_exists() {
+fn files_named_in_maps_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let is_path = |word: &&str| word.contains("src/") && word.ends_with(".rs") && !word.contains(['…', ' ', '{']);
     let is_missing = |path: &&&str| !root.join(path).exists() && !root.join("crates").join(path).exists();

@@ -32,7 +32,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let programs = clients::FOR_PACKAGES.programs(repository);
     let mut build = repository.cargo(&["zigbuild", "--locked", "--profile", "dist", "--bin", "steplatch"]);
     build.args(["--target", &format!("{TARGET}.{GLIBC}")]);
-    build.env("PATH", prepended(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);
+    build.env("PATH", prepend_to_path(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);
     step::run("build for publishing", &mut build)?;
     let directory = repository.target().join("packages");
     let mut make = Command::new("python3");
@@ -60,7 +60,7 @@ fn describe_build(repository: &Repository) -> anyhow::Result<String> {
 }
 
 /// Returns the search path with a directory in front.
-fn prepended(directory: &std::path::Path) -> anyhow::Result<std::ffi::OsString> {
+fn prepend_to_path(directory: &std::path::Path) -> anyhow::Result<std::ffi::OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(std::env::join_paths(std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path)))?)
 }

@@ -1,6 +1,6 @@
-//! The check of the documentation: the blocks of its pages parse, their links lead somewhere, and the summary lists all.
+//! The check of the documentation: the blocks of its pages parse, their links resolve, and the summary lists all pages.
 //!
-//! The language of a block is the first word behind its fence. `fragment` as a further word marks a block that does not
+//! The language of a block is the first word after its fence. `fragment` as a further word marks a block that does not
 //! parse alone, such as two keys of an object; it is not checked.
 
 mod code;
@@ -97,7 +97,7 @@ fn checked_language(block: &Block<'_>) -> Option<Language> {
     (!words.any(|word| word == FRAGMENT)).then_some(language)
 }
 
-/// Returns the pages in the directory of the documentation and those in the root directory, from there.
+/// Returns the paths of the pages in the directory of the documentation and in the root directory.
 fn pages(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     let mut pages = BTreeSet::new();
     let mut directories = vec![PathBuf::from(DIRECTORY)];
@@ -131,12 +131,13 @@ pub(crate) fn read(root: &Path, path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| format!("{} is unreadable.", path.display()))
 }
 
-/// Returns whether a target is an address, and no path.
+/// Returns whether a target is an address instead of a path.
 pub(crate) fn is_address(target: &str) -> bool {
     target.contains("://") || target.starts_with("mailto:")
 }
 
-/// Returns the path of a target, from the root of the repository, and its anchor. `None` if it leads out of there.
+/// Returns the path of a target, from the root of the repository, and its anchor. `None` if the target is outside of
+/// the repository.
 pub(crate) fn resolve<'a>(page: &Path, target: &'a str) -> Option<(PathBuf, Option<&'a str>)> {
     let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
     if path.is_empty() {
@@ -182,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn every_block_parses_and_every_link_leads_somewhere() {
+    fn all_blocks_parse_and_all_links_resolve() {
         let problems: Vec<String> = problems(root()).unwrap().iter().map(ToString::to_string).collect();
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     #[test]
-    fn a_link_to_no_file_or_heading_is_a_mistake() {
+    fn broken_links_are_reported() {
         let problem = |target| link_problem(root(), Path::new("docs/design/README.md"), target).unwrap();
         assert_eq!(problem("gates.md"), None);
         assert_eq!(problem("../../CONTRIBUTING.md#the-first-hour"), None);

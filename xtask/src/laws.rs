@@ -20,7 +20,7 @@ const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 /// The default duration of the chore, in minutes.
 const DEFAULT_MINUTES: u64 = 10;
 
-/// Runs all property tests until the time is up or one fails.
+/// Runs all property tests until the time has passed or one fails.
 ///
 /// `--minutes N` sets the time; the current round runs to its end. `--seed S` runs one round with that seed.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         ["--seed", seed] => (0, Some(seed.parse().context("--seed needs a whole number.")?)),
         _ => bail!("Usage: cargo xtask laws [--minutes N | --seed S]"),
     };
-    let laws = laws(repository.root())?;
+    let laws = find_property_tests(repository.root())?;
     let names: BTreeSet<&String> = laws.values().flatten().collect();
     eprintln!("xtask: {} property tests in {} packages", names.len(), laws.len());
     // The whole workspace, because a selection of packages would enable other features and cause a rebuild. Doc tests
@@ -48,7 +48,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         let name = format!("round {round}, seed {seed}");
         step::run(&name, &mut command).inspect_err(|_| {
             eprintln!("xtask: reproduce it with: cargo xtask laws --seed {seed}");
-            eprintln!("xtask: commit what proptest wrote into proptest-regressions together with the fix");
+            eprintln!("xtask: commit the files that proptest wrote into proptest-regressions with the fix");
         })?;
         if Instant::now() >= until {
             break;
@@ -63,7 +63,7 @@ fn random() -> u64 {
 }
 
 /// Returns the names of all property tests, by package.
-fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+fn find_property_tests(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let mut packages = vec![("steplatch".to_owned(), root.to_owned())];
     for package in std::fs::read_dir(root.join("crates")).context("The crates cannot be listed.")? {
         let package = package?;
@@ -143,9 +143,9 @@ fn other() {}
     }
 
     #[test]
-    fn machine_laws_are_among_those_of_the_repository() {
+    fn tests_of_the_workflow_crate_are_found() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let laws = laws(root).unwrap();
+        let laws = find_property_tests(root).unwrap();
         assert!(
             laws["steplatch-workflow"].contains("crash_at_any_instant_repeats_nothing_and_the_run_ends"),
             "{laws:?}"

@@ -52,7 +52,7 @@ cargo xtask bench functions              Measure the cost of runs of functions, 
 cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.
 cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
 cargo xtask bench page [NAMES]           Measure the page in a browser: keys, floods, wall, timeline, tabs.
-cargo xtask bench hosts                  Measure terminals and files of another machine (an sshd on loopback), beside those here.
+cargo xtask bench hosts                  Measure remote terminals and files (an sshd on loopback), beside local ones.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench temporal               Measure runs that Temporal decides, with 1, 2 and 4 workers, beside the daemon's own.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go

@@ -11,11 +11,11 @@ use std::ops::Range;
 pub(crate) struct Block<'a> {
     /// Line of the opening fence, from 1.
     pub(crate) line: usize,
-    /// Text behind the opening fence: the language, then attributes, separated by spaces.
+    /// Text after the opening fence: the language, then attributes, separated by spaces.
     pub(crate) info: &'a str,
     /// Content, without the indentation of the fence.
     pub(crate) code: String,
-    /// The closing fence is there.
+    /// True if the block has a closing fence.
     pub(crate) is_closed: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Link<'a> {
     pub(crate) line: usize,
     /// Target, with the anchor.
     pub(crate) target: &'a str,
-    /// Place of the target in the page, in bytes.
+    /// Byte offset of the target in the page.
     pub(crate) place: Range<usize>,
 }
 
@@ -68,8 +68,8 @@ fn parts(page: &str) -> Vec<Part<'_>> {
                 block.is_closed = true;
                 break;
             }
-            let blanks = line.len() - line.trim_start_matches(' ').len();
-            block.code.push_str(&line[blanks.min(indentation)..]);
+            let leading_spaces = line.len() - line.trim_start_matches(' ').len();
+            block.code.push_str(&line[leading_spaces.min(indentation)..]);
         }
         parts.push(Part::Block(block, &page[start..end]));
         start = end;
@@ -86,16 +86,16 @@ pub(crate) fn blocks(page: &str) -> Vec<Block<'_>> {
     parts(page).into_iter().filter_map(block).collect()
 }
 
-/// Returns the page with its code replaced by as many blanks, so that places in it are those of the page.
+/// Returns the page with its code replaced by the same number of spaces, so that positions stay the same.
 fn without_code(page: &str) -> String {
     let text = |part| match part {
-        Part::Block(_, source) => blanks(source),
+        Part::Block(_, source) => spaces(source),
         Part::Text(line) => line.to_owned(),
     };
     without_code_spans(&parts(page).into_iter().map(text).collect::<String>())
 }
 
-/// Returns the text with the code within its paragraphs replaced by as many blanks.
+/// Returns the text with the code within its paragraphs replaced by the same number of spaces.
 fn without_code_spans(text: &str) -> String {
     let mut plain = String::new();
     let mut remaining = text;
@@ -105,7 +105,7 @@ fn without_code_spans(text: &str) -> String {
         let (before, code) = remaining.split_at(start);
         plain.push_str(before);
         let end = closing_marks(code, marks.len()).unwrap_or(marks.len());
-        plain.push_str(&blanks(&code[..end]));
+        plain.push_str(&spaces(&code[..end]));
         remaining = &code[end..];
     }
     plain.push_str(remaining);
@@ -127,12 +127,12 @@ fn closing_marks(code: &str, length: usize) -> Option<usize> {
     None
 }
 
-/// Returns as many blanks as the text has bytes. Its line breaks stay.
-fn blanks(text: &str) -> String {
+/// Returns one space for each byte of the text. Line breaks stay.
+fn spaces(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
-/// Returns the links and pictures of a page, those in code excepted.
+/// Returns the links and pictures of a page, except those in code.
 pub(crate) fn links(page: &str) -> Vec<Link<'_>> {
     let text = without_code(page);
     let mut links = Vec::new();
@@ -230,7 +230,7 @@ mod tests {
                         - a list:\n\n  ```json fragment\n  \"a\": [1](2)\n    \"b\"\n  ```\n\n## A page\n## A page\n";
 
     #[test]
-    fn a_block_in_a_list_loses_the_indentation_of_its_fence() {
+    fn block_in_a_list_loses_the_indentation_of_its_fence() {
         let code = "\"a\": [1](2)\n  \"b\"\n".to_owned();
         assert_eq!(blocks(PAGE), [Block { line: 8, info: "json fragment", code, is_closed: true }]);
         assert!(!blocks("```sh\nls\n").iter().any(|block| block.is_closed));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_code_is_none() {
+    fn link_in_code_is_ignored() {
         let targets: Vec<(usize, &str)> = links(PAGE).iter().map(|link| (link.line, link.target)).collect();
         assert_eq!(targets, [(1, "a.md"), (4, "b.md#c")]);
         let replaced = replace_links(PAGE, |target| (target == "a.md").then(|| "x.md".to_owned()));
@@ -247,18 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_backquote_hides_no_link() {
+    fn single_backquote_does_not_hide_a_link() {
         assert_eq!(links("a ` b [c](d.md)\n\ne ` f\n").len(), 1);
         assert_eq!(links("an ö in `code ö` and [c](d.md)").len(), 1);
     }
 
     #[test]
-    fn a_heading_that_occurs_twice_has_a_numbered_anchor() {
+    fn repeated_heading_has_a_numbered_anchor() {
         assert_eq!(anchors(PAGE).into_iter().collect::<Vec<_>>(), ["a-page", "a-page-1", "a-page-of-notes"]);
     }
 
     #[test]
-    fn the_first_sentence_is_that_of_the_first_paragraph() {
+    fn first_sentence_is_from_the_first_paragraph() {
         assert_eq!(first_sentence(PAGE).unwrap(), "It has a link.");
         let page = "# Title\n\n![A picture](a.png)\n\n```sh\nls -l. And\n```\n\n- one\n\nVersion 1.2 ends:\n";
         assert_eq!(first_sentence(page).unwrap(), "Version 1.2 ends");

@@ -7,8 +7,8 @@ use crate::sources::rust_sources;
 
 /// Test programs of crates that have more than one, with the reason.
 ///
-/// Each program links the whole crate again, so one is the rule.
-const SEVERAL_PROGRAMS: [(&str, &[&str], &str); 2] = [
+/// Each program links the whole crate again, so a crate should have one.
+const SEVERAL_TEST_PROGRAMS: [(&str, &[&str], &str); 2] = [
     ("crates/mcp", &["conformance", "tools"], "conformance shares its sources with an example of the crate"),
     ("crates/nodes", &["escapees", "it"], "escapees adopts orphans for its whole process"),
 ];
@@ -89,8 +89,8 @@ fn every_source_is_a_module_of_a_program_or_library() {
         all.extend(["src", "tests"].iter().flat_map(|directory| rust_sources(&package.join(directory)).unwrap()));
     }
     assert!(all.len() > 400, "{}", all.len());
-    let forgotten: Vec<&PathBuf> = all.difference(&compiled).collect();
-    assert!(forgotten.is_empty(), "no `mod` names these files, so they are not compiled: {forgotten:#?}");
+    let unreferenced: Vec<&PathBuf> = all.difference(&compiled).collect();
+    assert!(unreferenced.is_empty(), "no `mod` names these files, so they are not compiled: {unreferenced:#?}");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn every_crate_has_one_test_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for package in packages() {
         let names: Vec<String> = programs(&package.join("tests")).iter().map(|source| program_name(source)).collect();
-        let exception = SEVERAL_PROGRAMS.iter().find(|(of, ..)| package == root.join(of));
+        let exception = SEVERAL_TEST_PROGRAMS.iter().find(|(directory, ..)| package == root.join(directory));
         match exception {
             Some((_, listed, _)) => {
                 assert_eq!(names, *listed, "the test programs of {}, listed in {}", package.display(), file!());

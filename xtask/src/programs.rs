@@ -57,7 +57,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
 /// The programs for the benchmark of terminals.
 pub(crate) const FOR_BENCHMARKS: &[Program] = &[program("bash", &["bash"]), PYTHON];
 
-/// The programs for the benchmark of other machines, and for faults on the real program.
+/// The programs for the benchmark of remote hosts, and for faults on the real program.
 pub(crate) const FOR_HOSTS: &[Program] = &[
     program("bash", &["bash"]),
     PYTHON,

@@ -7,7 +7,7 @@ use crate::sources::rust_sources;
 /// Persons in the place of components. A comment names the component: the driver, the client, the caller.
 const PERSONS: [&str; 5] = ["whoever", "somebody", "nobody", "anybody", "everybody"];
 
-/// Participles that say nothing about what a type is.
+/// Participles that do not describe a type.
 const PARTICIPLES: [&str; 24] = [
     "Asked", "Began", "Begun", "Called", "Came", "Changed", "Declared", "Found", "Given", "Gone", "Held", "Kept",
     "Known", "Listed", "Loaded", "Looked", "Meant", "Named", "Noted", "Saved", "Seen", "Told", "Wanted", "Watched",
@@ -23,7 +23,7 @@ const MAX_CLAUSES_PER_CENT: usize = 3;
 const ODD_BOUNDS: [&str; 9] =
     ["LONGEST", "MOST", "SHORTEST", "PATIENCE", "FEW", "ENOUGH", "LEAST", "WIDEST", "DEEPEST"];
 
-/// Phrases with a plain synonym, and how often they may occur in 1,000 words of comments.
+/// Phrases with a plain synonym, with their maximum number in 1,000 words of comments.
 const PHRASES: [(&[&str], f64); 6] = [
     (&["told"], 0.1),
     (&["is", "said"], 0.1),
@@ -43,7 +43,7 @@ fn all_sources() -> Vec<(PathBuf, String)> {
     others.map(|source| (source.clone(), std::fs::read_to_string(source).unwrap())).collect()
 }
 
-/// Returns the comment in a line, if there is one. A `//` in a text counts as one where the text is an address.
+/// Returns the comment in a line, if there is one. An address with `//` in a string counts as a comment.
 fn comment(line: &str) -> Option<&str> {
     let at = line.find("//")?;
     (!line[..at].contains('"')).then(|| &line[at..])

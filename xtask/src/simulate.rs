@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: schedules of faults with random seeds, for as long as requested, or each fault at each instant of
+//! `cargo xtask simulate`: schedules of faults with random seeds, for a requested time, or each fault at each instant of
 //! each action.
 //!
 //! The test command simulates the same schedules every time. This chore tries others, and prints the seed and the schedule of
@@ -24,7 +24,7 @@ const MUTATIONS: &str = "crates/simulation/mutations";
 /// Number of schedules that a fault may need until one of them finds it.
 const MAX_MUTATION_SCHEDULES: u64 = 400;
 
-/// Simulates until the time is up or a schedule breaks a rule.
+/// Simulates until the time has passed or a schedule breaks a rule.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let arguments = match arguments {
         [] => vec!["--minutes", MINUTES],

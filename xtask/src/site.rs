@@ -1,8 +1,8 @@
 //! `cargo xtask site`: the documentation as a web site, and as two files for language models.
 //!
 //! The pages of the repository are the source. The chore copies those of `docs/SUMMARY.md` to `site-src` of the target
-//! directory with the links of the site, adds pages that it makes from documents of the contract, and lets mdBook make
-//! `site` of them. Then it checks every link of the site.
+//! directory with the links of the site, adds pages generated from documents of the contract, and runs mdBook, which
+//! writes `site`. Then it checks every link of the site.
 
 mod layout;
 mod llms;
@@ -74,7 +74,7 @@ fn make_pages(layout: &Layout, root: &Path) -> anyhow::Result<Vec<(String, Vec<S
     layout.summary().parts.iter().map(part).collect()
 }
 
-/// Writes all that mdBook reads to a new directory, and returns the number of pages.
+/// Writes the input of mdBook to a new directory, and returns the number of pages.
 fn write_sources(
     layout: &Layout,
     root: &Path,

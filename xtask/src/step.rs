@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-/// A step whose command failed. Its line is printed already.
+/// A step whose command failed and whose line is printed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     /// The exit code of the chore.
@@ -39,7 +39,7 @@ pub(crate) fn command_with(
     if status.success() {
         return Ok(());
     }
-    // A command that ended by a signal has no exit code.
+    // A command that was killed by a signal has no exit code.
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Err(Failed { code }.into())
 }

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::check;
-use crate::clients::SERVER_OF_TEMPORAL;
+use crate::clients::TEMPORAL_SERVER;
 use crate::repository::Repository;
 use crate::step;
 
 /// Installs the development server and builds the worker for tests. Returns whether the worker builds: without its
-/// packages or the server, this leaves out what needs them and prints that.
+/// packages or the server, this skips the dependent tests and prints a message.
 ///
 /// # Errors
 /// If the worker does not compile.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
-    if let Err(error) = step::work("server of Temporal", || SERVER_OF_TEMPORAL.ensure(repository)) {
+    if let Err(error) = step::work("server of Temporal", || TEMPORAL_SERVER.ensure(repository)) {
         eprintln!("xtask: SKIPPED: the cases of engines on Temporal, which need its server: {error:#}");
     }
     if step::run("packages of the worker of Temporal", &mut cargo(repository, &["fetch", "--locked"])).is_err() {
@@ -49,7 +49,7 @@ pub(crate) fn build_release(repository: &Repository) -> anyhow::Result<PathBuf> 
 
 /// Returns the program of the development server.
 pub(crate) fn server(repository: &Repository) -> PathBuf {
-    SERVER_OF_TEMPORAL.programs(repository).join("temporal")
+    TEMPORAL_SERVER.programs(repository).join("temporal")
 }
 
 fn target(repository: &Repository) -> PathBuf {

@@ -40,7 +40,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         // Otherwise cargo would build everything again.
         check::lint_in_build(&mut command);
     }
-    if !cargo_arguments.iter().any(|argument| chooses_packages(argument)) {
+    if !cargo_arguments.iter().any(|argument| selects_packages(argument)) {
         command.arg("--workspace");
     }
     if cargo_arguments.is_empty() {
@@ -51,7 +51,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     }
     command.args(&cargo_arguments);
     if std::env::var_os(THREADS_VARIABLE).is_none() {
-        command.env(THREADS_VARIABLE, threads().to_string());
+        command.env(THREADS_VARIABLE, thread_count().to_string());
     }
     let mut tally = Tally::default();
     let result = step::command_with("tests", &mut command, |command| watch(command, &mut tally));
@@ -66,11 +66,11 @@ const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 const TESTS_PER_PROCESSOR: usize = 2;
 
 /// Returns the number of concurrent tests.
-fn threads() -> usize {
+fn thread_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) * TESTS_PER_PROCESSOR
 }
 
-fn chooses_packages(argument: &str) -> bool {
+fn selects_packages(argument: &str) -> bool {
     argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package=")
 }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn selection_of_packages_is_recognised() {
-        assert!(["-p", "-psteplatch", "--package", "--package=xtask"].into_iter().all(chooses_packages));
-        assert!(!["a_test", "--test", "--", "--nocapture"].into_iter().any(chooses_packages));
+        assert!(["-p", "-psteplatch", "--package", "--package=xtask"].into_iter().all(selects_packages));
+        assert!(!["a_test", "--test", "--", "--nocapture"].into_iter().any(selects_packages));
     }
 }

@@ -254,7 +254,10 @@ mod tests {
         let question = asked_question(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", Some(2))));
         assert!(question.matches_signed(&json!("stop"), &signed("stop", None)));
-        assert!(question.matches_signed(&json!("stop"), &signed("", Some(2))), "by number alone");
+        assert!(
+            question.matches_signed(&json!("stop"), &signed("", Some(2))),
+            "the number of the choice is sufficient"
+        );
         for (taken, answer, number) in [
             ("release", "stop", Some(2)),
             ("release", "", Some(2)),
@@ -279,11 +282,11 @@ mod tests {
         }, "required": ["version"]}}));
         let signed_answer = signed(r#"{"version": "1.2", "where": "America", "count": "3"}"#, None);
         let accepted = json!({"version": "1.2", "where": "us", "count": 3, "note": null});
+        assert!(question.matches_signed(&accepted, &signed_answer), "titles and numbers as text match their values");
         assert!(
-            question.matches_signed(&accepted, &signed_answer),
-            "a title and a number as text are what they stand for"
+            question.matches_signed(&json!(accepted.to_string()), &signed_answer),
+            "a machine stores the answer as JSON text"
         );
-        assert!(question.matches_signed(&json!(accepted.to_string()), &signed_answer), "of a machine");
         let short = signed(r#"{"version": "1.2"}"#, None);
         let defaults = json!({"version": "1.2", "where": null, "count": 2, "note": null});
         assert!(question.matches_signed(&defaults, &short), "omitted fields have their defaults");
@@ -294,7 +297,7 @@ mod tests {
         }
         let mut extended = accepted.clone();
         extended["force"] = json!(true);
-        assert!(!question.matches_signed(&extended, &signed_answer), "an unrequested field");
+        assert!(!question.matches_signed(&extended, &signed_answer), "an additional field invalidates the answer");
         let mut incomplete = accepted;
         incomplete.as_object_mut().unwrap().remove("note");
         assert!(!question.matches_signed(&incomplete, &signed_answer));

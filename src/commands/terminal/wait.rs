@@ -46,7 +46,7 @@ Examples:
   steplatch terminal wait one two --until exit --any
 
 Exit codes: 0 matched, at the prompt after exit code 0, or ended with exit code 0; 1 the command or \
-program failed, the shell ran nothing of the typed line, or the program ended without a match; 3 a program asks for input; 124 timed out.";
+program failed, the shell ran nothing of the typed line, or the program exited without a match; 3 a program asks for input; 124 timed out.";
 
 /// An event that ends a wait besides a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,7 +55,7 @@ enum Until {
     Prompt,
     /// The program asks for input
     Input,
-    /// The program ended
+    /// The program exited
     Exit,
     /// Half a second without output
     Quiet,

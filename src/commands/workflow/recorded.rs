@@ -14,7 +14,7 @@ pub(super) struct RecordedRun {
     pub(super) variables: Map<String, Value>,
 }
 
-/// Reads the events of a run so far.
+/// Reads the recorded inputs of a run.
 ///
 /// # Errors
 /// If there is no such run, or the daemon is unreachable.

@@ -25,14 +25,14 @@ struct Desk {
 }
 
 impl Desk {
-    fn of(cols: u16, rows: u16) -> Self {
+    fn new(cols: u16, rows: u16) -> Self {
         let now = "2026-01-01T10:01:00Z".to_owned();
         Self { model: Model::new(cols, rows, now, None), at: Duration::ZERO }
     }
 
     /// A desk with a gate, two terminals and three runs.
-    fn usual(cols: u16, rows: u16) -> Self {
-        let mut desk = Self::of(cols, rows);
+    fn with_items(cols: u16, rows: u16) -> Self {
+        let mut desk = Self::new(cols, rows);
         desk.handle_event(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
         desk
     }
@@ -54,7 +54,7 @@ impl Desk {
         text.chars().flat_map(|character| self.press(&[Key::Char(character)])).collect()
     }
 
-    fn drawn(&self) -> Terminal<TestBackend> {
+    fn draw(&self) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(self.model.cols, self.model.rows)).unwrap();
         terminal
             .draw(|frame| {
@@ -65,8 +65,8 @@ impl Desk {
     }
 
     fn screen(&self) -> String {
-        let drawn = self.drawn();
-        let buffer = drawn.backend().buffer();
+        let terminal = self.draw();
+        let buffer = terminal.backend().buffer();
         let row = |y: u16| {
             let mut line = String::new();
             let mut x = 0;
@@ -80,7 +80,7 @@ impl Desk {
         (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
     }
 
-    fn look(&self, expected: &Expect) {
+    fn assert_screen(&self, expected: &Expect) {
         // The mark occupies the first column: a snapshot loses the common indent of all lines.
         let lines: Vec<String> = self.screen().lines().map(|line| format!("|{line}\n")).collect();
         expected.assert_eq(&lines.concat());
@@ -188,7 +188,7 @@ fn run_events(desk: &mut Desk) {
 
 #[test]
 fn waiting_runs_come_before_terminals_and_other_runs() {
-    Desk::of(80, 10).look(&expect![[r#"
+    Desk::new(80, 10).assert_screen(&expect![[r#"
         | steplatch  nothing waits for you                        looking for the daemon
         | Waits for you
         | Terminals
@@ -200,7 +200,7 @@ fn waiting_runs_come_before_terminals_and_other_runs() {
         |
         | ↑↓ select  q leave  ? help  / filter  tab section  g go to id
     "#]]);
-    Desk::usual(80, 24).look(&expect![[r#"
+    Desk::with_items(80, 24).assert_screen(&expect![[r#"
         | steplatch  1 question waits for you
         | Waits for you 1
         |  ? Deploy ·everywhere?  30 s ago     release run_bbbb
@@ -229,14 +229,14 @@ fn waiting_runs_come_before_terminals_and_other_runs() {
 }
 
 #[test]
-fn disconnected_remote_terminal_names_machine_and_time() {
+fn disconnected_remote_terminal_names_host_and_time() {
     let [mut here, mut lost] = <[SessionInfo; 2]>::try_from(terminals()).unwrap();
     here.host = Some("build".to_owned());
     lost.host = Some("db".to_owned());
     lost.host_lost_since = Some("2026-01-01T09:58:00Z".to_owned());
-    let mut desk = Desk::of(90, 10);
+    let mut desk = Desk::new(90, 10);
     desk.handle_event(UiEvent::Lists { terminals: vec![here, lost], runs: Vec::new(), needs_passphrase: false });
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | steplatch  nothing waits for you
         | Waits for you nothing
         | Terminals 2
@@ -252,10 +252,10 @@ fn disconnected_remote_terminal_names_machine_and_time() {
 
 #[test]
 fn wide_screen_has_the_preview_beside_the_list() {
-    let mut desk = Desk::usual(130, 16);
+    let mut desk = Desk::with_items(130, 16);
     desk.press(&[Key::Down]);
     desk.handle_event(picture());
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | steplatch  1 question waits for you
         | Waits for you 1                                          ─ build: busy 40x5 ─────────────────────────────────────────────────────
         |  ? Deploy ·everywhere?  30 s ago     release run_bbbb     $ make 漢字
@@ -273,15 +273,15 @@ fn wide_screen_has_the_preview_beside_the_list() {
         |
         | ↑↓ select  enter attach  t take over  q leave  ? help  / filter  tab section  g go to id
     "#]]);
-    let drawn = desk.drawn();
+    let terminal = desk.draw();
     let reversed: Vec<_> =
-        drawn.backend().buffer().content().iter().filter(|cell| cell.symbol() == "\u{202e}").collect();
+        terminal.backend().buffer().content().iter().filter(|cell| cell.symbol() == "\u{202e}").collect();
     assert!(reversed.is_empty(), "text that changes direction is not drawn");
 }
 
 #[test]
 fn small_screen_has_the_list_only() {
-    Desk::usual(30, 8).look(&expect![[r#"
+    Desk::with_items(30, 8).assert_screen(&expect![[r#"
         | steplatch  1 question waits …
         | Waits for you 1
         |  ? Deploy ·eve…  30 s a…  re…
@@ -292,7 +292,7 @@ fn small_screen_has_the_list_only() {
         | ↑↓ select
     "#]]);
     for (cols, rows) in [(1, 1), (2, 3), (10, 4), (50, 17), (200, 3)] {
-        let mut desk = Desk::usual(cols, rows);
+        let mut desk = Desk::with_items(cols, rows);
         desk.screen();
         for open in [Key::Enter, Key::Char('?')] {
             desk.press(&[open]);
@@ -306,9 +306,9 @@ fn small_screen_has_the_list_only() {
 
 #[test]
 fn question_is_read_and_then_answered() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     assert!(desk.press(&[Key::Enter]).is_empty());
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  Deploy ·everywhere?
         |
@@ -331,7 +331,7 @@ fn question_is_read_and_then_answered() {
     desk.advance(ANSWER_DELAY);
     desk.type_in("a3");
     desk.press(&[Key::Enter]);
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  Deploy ·everywhere?
         |
@@ -367,7 +367,7 @@ fn question_is_read_and_then_answered() {
 
 #[test]
 fn only_typed_keys_answer() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     // Enter, a paste and choices do not answer by themselves.
@@ -379,7 +379,7 @@ fn only_typed_keys_answer() {
         "a paste presses no Enter"
     );
     desk.handle_event(UiEvent::Input(TerminalInput::Focus(true)));
-    assert!(desk.press(&[Key::Enter]).is_empty(), "the window has just got the focus");
+    assert!(desk.press(&[Key::Enter]).is_empty(), "answers pause after a change of focus");
     desk.advance(ANSWER_DELAY);
     desk.press(&[Key::Escape]);
     assert!(desk.screen().contains("a begins an answer"), "{}", desk.screen());
@@ -387,7 +387,7 @@ fn only_typed_keys_answer() {
 
 #[test]
 fn changed_question_is_shown_again_and_answered_one_closes() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     desk.type_in("a");
@@ -409,7 +409,7 @@ fn changed_question_is_shown_again_and_answered_one_closes() {
 
 #[test]
 fn long_question_must_be_read_to_its_end() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     let mut run_with_long_question = runs().pop().unwrap();
     run_with_long_question.pending_gates[0].context =
         json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
@@ -424,7 +424,7 @@ fn long_question_must_be_read_to_its_end() {
 
 /// A desk whose question has a form.
 fn form_desk(cols: u16, rows: u16) -> Desk {
-    let mut desk = Desk::usual(cols, rows);
+    let mut desk = Desk::with_items(cols, rows);
     let places: Vec<String> = (1..=12).map(|number| format!("place-{number}")).collect();
     let form = json!({"type": "object", "required": ["place"], "properties": {
         "version": {"type": "string", "description": "as it is tagged"},
@@ -442,7 +442,7 @@ fn form_desk(cols: u16, rows: u16) -> Desk {
 #[test]
 fn form_shows_every_field_and_choice_before_answering() {
     let mut desk = form_desk(60, 14);
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  Deploy ·everywhere?
         |
@@ -465,7 +465,7 @@ fn form_shows_every_field_and_choice_before_answering() {
     desk.type_in("a");
     desk.type_in("1.2");
     desk.press(&[Key::Enter]);
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | release asks  asked 30 s ago, a person answers
         |  place (by number or text)
         |    1  place-1
@@ -482,7 +482,7 @@ fn form_shows_every_field_and_choice_before_answering() {
         | enter gives the answer  esc leaves it open  ↑↓ scroll
     "#]]);
     desk.press(&[Key::Down, Key::Down, Key::PageDown]);
-    assert!(desk.screen().contains("12  place-12"), "the choices scroll while an answer is typed");
+    assert!(desk.screen().contains("12  place-12"), "choices scroll while the person types");
     desk.type_in("12");
     let effects = desk.press(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
@@ -490,7 +490,7 @@ fn form_shows_every_field_and_choice_before_answering() {
 }
 
 #[test]
-fn terminal_too_small_for_a_question_says_so() {
+fn too_small_terminal_asks_for_more_room() {
     for (cols, rows) in [(11, 24), (15, 30), (80, 8), (1, 1), (0, 0)] {
         let mut desk = form_desk(cols, rows);
         desk.press(&[Key::End]);
@@ -510,7 +510,7 @@ fn terminal_too_small_for_a_question_says_so() {
 
 #[test]
 fn line_for_one_question_answers_no_other() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     desk.type_in("a1");
@@ -544,7 +544,7 @@ fn line_for_one_question_answers_no_other() {
 
 #[test]
 fn line_for_a_changed_or_closed_question_does_nothing() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     desk.type_in("ayes, but fi");
@@ -569,11 +569,11 @@ fn line_for_a_changed_or_closed_question_does_nothing() {
 
 #[test]
 fn run_shows_its_steps_and_its_question() {
-    let mut desk = Desk::usual(100, 18);
+    let mut desk = Desk::with_items(100, 18);
     desk.press(&[Key::Tab, Key::Tab, Key::Enter]);
     run_events(&mut desk);
     desk.press(&[Key::Home]);
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         | release run_bbbb waiting 35.0 s
         | ✓ build  run_command             2.0 s ─ build run_command ────────────────────────────────────────
         | ▸ ask  gate                     31.0 s  input
@@ -596,11 +596,7 @@ fn run_shows_its_steps_and_its_question() {
     assert_eq!(desk.model.feed_selection().run, Some(("run_bbbb".to_owned(), 1)));
     desk.type_in("a");
     assert!(desk.screen().contains("release asks"), "{}", desk.screen());
-    assert_eq!(
-        desk.model.feed_selection().run,
-        Some(("run_bbbb".to_owned(), 1)),
-        "its events are not missed meanwhile"
-    );
+    assert_eq!(desk.model.feed_selection().run, Some(("run_bbbb".to_owned(), 1)), "the run is still followed");
     desk.press(&[Key::Escape]);
     desk.type_in("b");
     assert!(
@@ -615,7 +611,7 @@ fn run_shows_its_steps_and_its_question() {
 
 #[test]
 fn runs_are_controlled_and_a_cancel_is_confirmed() {
-    let mut desk = Desk::usual(80, 24);
+    let mut desk = Desk::with_items(80, 24);
     desk.press(&[Key::Tab, Key::Tab]);
     assert!(desk.type_in("p").is_empty());
     assert!(desk.screen().contains("enter in a moment"), "{}", desk.screen());
@@ -625,7 +621,7 @@ fn runs_are_controlled_and_a_cancel_is_confirmed() {
     assert!(desk.type_in("c").is_empty());
     let screen = desk.screen();
     assert!(screen.contains("Cancel release run_bbbb? Its work is abandoned and its terminals are closed"), "{screen}");
-    assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
+    assert!(desk.press(&[Key::Enter]).is_empty(), "Enter does not confirm");
     assert!(desk.screen().contains("nothing was done"));
     desk.advance(ANSWER_DELAY);
     assert!(desk.type_in("c").is_empty());
@@ -640,7 +636,7 @@ fn runs_are_controlled_and_a_cancel_is_confirmed() {
 
 #[test]
 fn ended_run_is_rerun_from_the_selected_step() {
-    let mut desk = Desk::usual(80, 24);
+    let mut desk = Desk::with_items(80, 24);
     desk.press(&[Key::Tab, Key::Tab]);
     desk.type_in("r");
     assert!(desk.screen().contains("release run_bbbb has not ended; c cancels it"), "{}", desk.screen());
@@ -680,7 +676,7 @@ fn ended_run_is_rerun_from_the_selected_step() {
     };
     desk.handle_event(reply(&request, refusal.clone()));
     assert!(desk.screen().contains("Repeat it? state 'build': rm ·x"), "{}", desk.screen());
-    assert!(desk.press(&[Key::Enter]).is_empty(), "Enter is not the default");
+    assert!(desk.press(&[Key::Enter]).is_empty(), "Enter does not confirm");
     desk.advance(ANSWER_DELAY);
     desk.handle_event(reply(&request, refusal.clone()));
     desk.type_in("y");
@@ -697,7 +693,7 @@ fn ended_run_is_rerun_from_the_selected_step() {
 }
 
 #[test]
-fn line_meant_for_a_program_does_nothing() {
+fn line_for_a_program_does_nothing() {
     for line in [
         "clear; printf x\r",
         "top\r",
@@ -723,7 +719,7 @@ fn line_meant_for_a_program_does_nothing() {
     ] {
         // At a terminal, at a run, and in an opened run.
         for places in [&[Key::Tab][..], &[Key::Tab, Key::Tab], &[Key::Tab, Key::Tab, Key::Enter]] {
-            let mut desk = Desk::usual(80, 24);
+            let mut desk = Desk::with_items(80, 24);
             desk.press(places);
             let keys: Vec<Key> =
                 line.chars().map(|sign| if sign == '\r' { Key::Enter } else { Key::Char(sign) }).collect();
@@ -739,7 +735,7 @@ fn line_meant_for_a_program_does_nothing() {
 
 #[test]
 fn early_typed_passphrase_is_not_shown() {
-    let mut desk = Desk::usual(80, 16);
+    let mut desk = Desk::with_items(80, 16);
     desk.press(&[Key::Enter]);
     desk.advance(ANSWER_DELAY);
     desk.type_in("a");
@@ -754,7 +750,7 @@ fn early_typed_passphrase_is_not_shown() {
 
 #[test]
 fn filter_and_id_prefix_find_rows() {
-    let mut desk = Desk::usual(80, 24);
+    let mut desk = Desk::with_items(80, 24);
     desk.type_in("/night");
     let screen = desk.screen();
     assert!(screen.contains("nightly") && !screen.contains("ssh db") && screen.contains("no row matches"), "{screen}");
@@ -770,7 +766,7 @@ fn filter_and_id_prefix_find_rows() {
 
 #[test]
 fn ended_daemon_is_reported_and_awaited() {
-    let mut desk = Desk::usual(80, 24);
+    let mut desk = Desk::with_items(80, 24);
     desk.handle_event(UiEvent::DaemonAway);
     let screen = desk.screen();
     assert!(screen.contains("the daemon is away") && screen.contains("s start the daemon"), "{screen}");
@@ -782,14 +778,14 @@ fn ended_daemon_is_reported_and_awaited() {
 
 #[test]
 fn selection_stays_on_its_row_when_rows_are_added() {
-    let mut desk = Desk::usual(80, 24);
+    let mut desk = Desk::with_items(80, 24);
     desk.press(&[Key::Tab, Key::Tab, Key::Down]);
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
     let newer = RunRecord { started_at: "2026-01-01T10:00:59Z".to_owned(), ..run("run_dddd", "newer", "running") };
     desk.handle_event(UiEvent::Run(Box::new(newer)));
     assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
-    let drawn = desk.drawn();
-    let buffer = drawn.backend().buffer();
+    let terminal = desk.draw();
+    let buffer = terminal.backend().buffer();
     let reversed = |y: u16| buffer[(5, y)].modifier.contains(Modifier::REVERSED);
     let row = (1..buffer.area.height).find(|y| reversed(*y)).unwrap();
     let line: String = (0..buffer.area.width).map(|x| buffer[(x, row)].symbol()).collect();
@@ -798,9 +794,9 @@ fn selection_stays_on_its_row_when_rows_are_added() {
 
 #[test]
 fn help_covers_the_view_and_any_key_returns() {
-    let mut desk = Desk::usual(80, 24);
+    let mut desk = Desk::with_items(80, 24);
     desk.type_in("?");
-    desk.look(&expect![[r#"
+    desk.assert_screen(&expect![[r#"
         |─ Help; any key goes back ──────────────────────────────────────────────────────
         | Everywhere
         |   ↑ ↓, space      select, scroll
@@ -826,14 +822,14 @@ fn help_covers_the_view_and_any_key_returns() {
         |   esc             leaves it open
         |   An attached terminal is left with ctrl-\.
     "#]]);
-    assert!(desk.type_in("q").is_empty(), "the key has no other effect");
+    assert!(desk.type_in("q").is_empty(), "a key only closes the help");
     assert!(desk.screen().contains("Terminals 2"));
     assert!(matches!(&desk.type_in("q")[..], [Effect::Leave]));
 }
 
 #[test]
 fn mouse_selects_opens_and_scrolls_and_answers_nothing() {
-    let mut desk = Desk::usual(80, 30);
+    let mut desk = Desk::with_items(80, 30);
     let click = |desk: &mut Desk, row: usize| {
         let row = u16::try_from(row).unwrap();
         desk.handle_event(UiEvent::Input(TerminalInput::Mouse { action: MouseAction::Press, col: 4, row }))
@@ -857,19 +853,19 @@ fn mouse_selects_opens_and_scrolls_and_answers_nothing() {
     let is_open = !desk.model.opened.is_empty() || matches!(&effects[..], [Effect::Attach { hold: false, .. }]);
     assert!(is_open, "{selected:?}: {effects:?}");
     // A click in a question neither answers nor closes it, and one confirms nothing.
-    let mut desk = Desk::usual(80, 30);
+    let mut desk = Desk::with_items(80, 30);
     desk.press(&[Key::Home, Key::Enter]);
     desk.advance(ANSWER_DELAY);
     for row in 0..30 {
         assert!(click(&mut desk, row).is_empty() && desk.model.opened.len() == 1);
     }
-    let mut desk = Desk::usual(80, 30);
+    let mut desk = Desk::with_items(80, 30);
     desk.press(&[Key::Home, Key::Char('c')]);
     for row in 0..30 {
         assert!(click(&mut desk, row).is_empty() && desk.model.confirmation.is_some());
     }
     // The wheel moves the selection.
-    let mut desk = Desk::usual(80, 30);
+    let mut desk = Desk::with_items(80, 30);
     desk.press(&[Key::Home]);
     let first = desk.model.selected.clone();
     let wheel = |action| UiEvent::Input(TerminalInput::Mouse { action, col: 0, row: 5 });
@@ -881,7 +877,7 @@ fn mouse_selects_opens_and_scrolls_and_answers_nothing() {
 
 #[test]
 fn id_of_a_row_or_run_is_copied() {
-    let mut desk = Desk::usual(80, 30);
+    let mut desk = Desk::with_items(80, 30);
     desk.press(&[Key::Home]);
     let id = desk.model.selected.clone().unwrap().id;
     assert!(matches!(&desk.press(&[Key::Ctrl('y')])[..], [Effect::Copy(copied)] if *copied == id));

@@ -47,7 +47,7 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     }
 }
 
-/// The example, which ends with its input.
+/// The example, which exits at the end of its input.
 struct Server {
     child: Child,
     url: String,
@@ -81,7 +81,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends on its own; its exit code is not part of the results.
+        // The server exits on its own; its exit code is not part of the results.
         let _ = self.child.wait();
     }
 }

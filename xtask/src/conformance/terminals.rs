@@ -1,6 +1,6 @@
 //! `cargo xtask conformance --suite FOLDER`: results of a public test suite for terminals.
 //!
-//! The suite is esctest2. Its licence differs, so it is not part of this repository; the command says where to get it.
+//! The suite is esctest2. Its licence differs, so it is not part of this repository; the command prints where to get it.
 //! It runs in a terminal that the library opens. The results go into `docs/conformance.md`, between
 //! two marks; the text around them stays.
 

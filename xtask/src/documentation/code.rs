@@ -12,11 +12,11 @@ pub(super) enum Language {
     Toml,
     Python,
     Shell,
-    /// Commands behind `$ `, and what they print.
+    /// Commands after `$ `, and their output.
     Console,
 }
 
-/// Parses every text of a list in JSON, and prints a list with the error of each, or null.
+/// Parses each text of a JSON list, and prints a JSON list with an error or null for each.
 const PYTHON_CHECK: &str = "\
 import ast, json, sys
 def error(text):
@@ -53,14 +53,14 @@ pub(super) fn errors(pieces: &[(Language, &str)]) -> anyhow::Result<Vec<Option<S
     let error = |&(language, code): &(Language, &str)| match language {
         Language::Json => Ok(serde_json::from_str::<serde_json::Value>(code).err().map(|error| error.to_string())),
         Language::Toml => Ok(code.parse::<toml::Table>().err().map(|error| error.message().to_owned())),
-        Language::Python => python_errors.next().context("python3 left out an answer."),
+        Language::Python => python_errors.next().context("python3 printed too few results."),
         Language::Shell => shell_error(code),
         Language::Console => shell_error(&typed_commands(code)),
     };
     pieces.iter().map(error).collect()
 }
 
-/// Returns the commands of a session: the lines behind `$ `, with the lines behind `> ` that continue them.
+/// Returns the commands of a session: the lines after `$ `, with the lines after `> ` that continue them.
 fn typed_commands(session: &str) -> String {
     let mut commands = String::new();
     let mut continues = false;
@@ -75,9 +75,10 @@ fn typed_commands(session: &str) -> String {
     commands
 }
 
-/// Returns what bash reports of commands that it only parses. A warning counts, as for a document without its end.
+/// Returns the error of bash about commands, which it parses without executing them. A warning counts, as for a
+/// here-document without its end.
 fn shell_error(code: &str) -> anyhow::Result<Option<String>> {
-    let output = fed(Command::new("bash").arg("-n").env("LC_ALL", "C"), code)?;
+    let output = run_with_input(Command::new("bash").arg("-n").env("LC_ALL", "C"), code)?;
     let message = String::from_utf8_lossy(&output.stderr);
     let message = message.lines().next().map(|line| line.trim_start_matches("bash: ").to_owned());
     Ok(message.or_else(|| (!output.status.success()).then(|| output.status.to_string())))
@@ -88,19 +89,19 @@ fn python_errors(texts: &[&str]) -> anyhow::Result<Vec<Option<String>>> {
         return Ok(Vec::new());
     }
     let input = serde_json::to_string(texts)?;
-    let output = fed(Command::new("python3").args(["-c", PYTHON_CHECK]), &input)?;
+    let output = run_with_input(Command::new("python3").args(["-c", PYTHON_CHECK]), &input)?;
     if !output.status.success() {
         bail!("python3 could not parse: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Returns the output of a program that reads a text.
-fn fed(command: &mut Command, input: &str) -> anyhow::Result<std::process::Output> {
+/// Runs a program with `input` on standard input, and returns its output.
+fn run_with_input(command: &mut Command, input: &str) -> anyhow::Result<std::process::Output> {
     let program = command.get_program().to_owned();
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{} could not be run.", program.display()))?;
-    // A program that ends at the first error does not read the rest.
+    // A program that exits at the first error does not read the rest.
     let _ = child.stdin.take().context("The input of a program is not open.")?.write_all(input.as_bytes());
     Ok(child.wait_with_output()?)
 }
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_language_has_its_parser() {
+    fn each_language_is_parsed() {
         let valid_blocks = [
             (Language::Json, "{\"a\": 1}"),
             (Language::Toml, "[a]\nb = 1"),

@@ -1,6 +1,6 @@
 //! The paths of the site, and the links between them.
 //!
-//! A page of `docs` is at the same path without that directory, any other file at its path in the repository.
+//! A page of `docs` is at the same path without that directory, and any other file at its path in the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -31,8 +31,8 @@ impl Layout {
     fn new(root: &Path, summary: Summary) -> Self {
         let path = |source: &Path| match reference::generated(source) {
             Some(generated) => PathBuf::from(generated.page),
-            None if source.ends_with("README.md") => in_site(source).with_file_name("index.md"),
-            None => in_site(source),
+            None if source.ends_with("README.md") => site_path(source).with_file_name("index.md"),
+            None => site_path(source),
         };
         let paths = summary.sources().into_iter().map(|source| (source.to_owned(), path(source))).collect();
         Self { summary, paths, root: root.to_owned() }
@@ -48,11 +48,11 @@ impl Layout {
         if let Some(path) = self.paths.get(source) {
             return path.clone();
         }
-        let path = in_site(source);
+        let path = site_path(source);
         if self.root.join(source).is_dir() {
             return path.join("index.html");
         }
-        // A page that is not in the summary is a text: mdBook would skip it.
+        // A page that is not in the summary is copied as text, because mdBook would skip it.
         if is_page(&path) { path.with_extension("txt") } else { path }
     }
 
@@ -96,7 +96,7 @@ impl Layout {
             return Ok(None);
         }
         let (linked, anchor) = resolve(source, target)
-            .with_context(|| format!("The link of {} to '{target}' leads out of the repository.", source.display()))?;
+            .with_context(|| format!("The link of {} to '{target}' is outside of the repository.", source.display()))?;
         // A directory is its page, where it has one in the site.
         let page = linked.join("README.md");
         let linked = if self.paths.contains_key(&page) { page } else { linked };
@@ -108,11 +108,11 @@ impl Layout {
 }
 
 /// Returns the path of a source without the directory of the documentation.
-fn in_site(source: &Path) -> PathBuf {
+fn site_path(source: &Path) -> PathBuf {
     source.strip_prefix(DIRECTORY).unwrap_or(source).to_owned()
 }
 
-/// Returns the link from a page to a file.
+/// Returns the relative link from a page to a file.
 fn relative(page: &Path, file: &Path) -> String {
     let directory: Vec<Component<'_>> = page.parent().into_iter().flat_map(Path::components).collect();
     let parts: Vec<Component<'_>> = file.components().collect();

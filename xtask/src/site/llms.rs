@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use super::SitePage;
 use crate::markdown;
 
-/// The part that a reader with little room may skip. The format gives its name a meaning.
+/// The part that a reader with limited context may skip. Its name has this meaning in the format.
 const OPTIONAL: (&str, &str) = ("For contributors", "Optional");
 
 /// Returns the list of all pages, each with its first sentence. Links begin with `url`.
@@ -30,7 +30,7 @@ pub(super) fn index(parts: &[(String, Vec<SitePage>)], url: &str) -> anyhow::Res
     Ok(text)
 }
 
-/// Returns the texts of all pages, each behind a line with its path.
+/// Returns the texts of all pages, each after a line with its path.
 pub(super) fn full(parts: &[(String, Vec<SitePage>)]) -> String {
     let pages = parts.iter().flat_map(|(_, pages)| pages);
     let texts = pages.map(|page| format!("<!-- {} -->\n\n{}\n", page.path.display(), page.text.trim_end()));

@@ -54,7 +54,7 @@ pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
     // Skip the features `serve` and `watch`: they pull in half of the dependencies.
     let mut install = repository.cargo(&["install", "mdbook", "--locked", "--version", VERSION]);
     install.args(["--no-default-features", "--features", "search", "--quiet", "--root"]).arg(&tools);
-    // Without that variable, cargo removes what it built for the installation.
+    // Without this variable, cargo removes the build output of the installation.
     step::run("installation of mdbook", install.env_remove("CARGO_TARGET_DIR"))?;
     if !is_current(&installed) {
         bail!("mdbook was installed, but {} is not version {VERSION}.", installed.display());
@@ -62,7 +62,7 @@ pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
     Ok(installed)
 }
 
-/// Returns whether a program is mdBook in that version.
+/// Returns whether a program is mdBook at [`VERSION`].
 fn is_current(program: &Path) -> bool {
     let output = Command::new(program).arg("--version").output();
     output.is_ok_and(|output| output.stdout.trim_ascii() == format!("mdbook v{VERSION}").as_bytes())

@@ -28,7 +28,7 @@ const GENERATED: [Generated; 4] = [
     },
 ];
 
-/// Returns the page that is made from a document, if one is.
+/// Returns the page that is generated from a document, if there is one.
 pub(super) fn generated(source: &Path) -> Option<&'static Generated> {
     GENERATED.iter().find(|generated| source == Path::new(generated.source))
 }
@@ -47,7 +47,7 @@ mod tests {
     use crate::markdown;
 
     #[test]
-    fn each_document_gives_a_page_with_a_description() {
+    fn generated_pages_have_descriptions() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for generated in &GENERATED {
             let page = generated.make(&read(root, Path::new(generated.source)).unwrap()).unwrap();
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_in_another_form_is_an_error() {
+    fn document_in_another_form_is_an_error() {
         for generated in &GENERATED {
             assert!(generated.make("[1]").is_err(), "{generated:?}");
         }

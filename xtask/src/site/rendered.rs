@@ -1,4 +1,4 @@
-//! The check of the links of the finished site: each leads to a file and, with an anchor, to an element there.
+//! The check of the links of the finished site: each resolves to a file and, with an anchor, to an element of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,25 +18,25 @@ struct Rendered {
     anchors: BTreeSet<String>,
 }
 
-/// Checks the links of every page in a directory, and lists those that lead nowhere.
+/// Checks the links of every page in a directory, and lists the broken ones.
 pub(super) fn check(site: &Path) -> anyhow::Result<()> {
     let mut pages = BTreeMap::new();
     collect(site, Path::new(""), &mut pages)?;
     let mut broken = Vec::new();
     for (page, rendered) in &pages {
         for link in &rendered.links {
-            if !leads_somewhere(site, &pages, page, link) {
+            if !resolves(site, &pages, page, link) {
                 broken.push(format!("{}: {link}", page.display()));
             }
         }
     }
     if !broken.is_empty() {
-        bail!("These links of the site lead nowhere:\n{}", broken.join("\n"));
+        bail!("These links of the site are broken:\n{}", broken.join("\n"));
     }
     Ok(())
 }
 
-/// Reads the pages in a directory and the directories below it.
+/// Reads the pages in a directory and its subdirectories.
 fn collect(site: &Path, directory: &Path, pages: &mut BTreeMap<PathBuf, Rendered>) -> anyhow::Result<()> {
     let path = site.join(directory);
     for entry in fs::read_dir(&path).with_context(|| format!("{} is unreadable.", path.display()))? {
@@ -52,7 +52,7 @@ fn collect(site: &Path, directory: &Path, pages: &mut BTreeMap<PathBuf, Rendered
     Ok(())
 }
 
-/// Returns the links and anchors of a page: attributes of its tags, and nothing of its texts.
+/// Returns the links and anchors of a page: only attributes of its tags.
 fn parse(html: &str) -> Rendered {
     let mut rendered = Rendered::default();
     for tag in html.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
@@ -66,7 +66,7 @@ fn parse(html: &str) -> Rendered {
     rendered
 }
 
-fn leads_somewhere(site: &Path, pages: &BTreeMap<PathBuf, Rendered>, page: &Path, link: &str) -> bool {
+fn resolves(site: &Path, pages: &BTreeMap<PathBuf, Rendered>, page: &Path, link: &str) -> bool {
     if is_address(link) || link.starts_with("data:") {
         return true;
     }
@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_without_its_anchor_or_file_leads_nowhere() {
+    fn link_without_its_anchor_or_file_is_broken() {
         let html = "<h1 id=\"a\">A</h1><a class=\"x\" href=\"b.html#b\">b</a><a href=\"#a\">a</a> a href=\"no.html\"";
         let pages =
             BTreeMap::from([(PathBuf::from("a.html"), parse(html)), (PathBuf::from("b.html"), parse("<p id=\"b\">"))]);
-        let leads = |link| leads_somewhere(Path::new("/nowhere"), &pages, Path::new("a.html"), link);
+        let leads = |link| resolves(Path::new("/nowhere"), &pages, Path::new("a.html"), link);
         assert!(pages[Path::new("a.html")].links.iter().all(|link| leads(link)));
         assert!(!leads("b.html#c") && !leads("c.html") && !leads("../b.html") && leads("https://example.org"));
     }

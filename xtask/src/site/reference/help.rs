@@ -23,7 +23,7 @@ pub(super) fn page(document: &str) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Returns the texts behind `## `, each up to the next one.
+/// Returns the sections of the document, which begin with `## `.
 fn sections(document: &str) -> Vec<&str> {
     let document = document.strip_prefix("## ").unwrap_or_default();
     document.split("\n## ").filter(|text| !text.is_empty()).collect()
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_has_a_heading_and_a_block() {
+    fn commands_have_headings_and_blocks() {
         let page = page("## steplatch\n\nUsage: steplatch\n\n## steplatch run\n\nRun\n").unwrap();
         let expected =
             "\n## steplatch\n\n````text\nUsage: steplatch\n````\n\n## steplatch run\n\n````text\nRun\n````\n";

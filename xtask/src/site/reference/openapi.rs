@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use super::schema::{cell, escaped, names, property_table, row};
+use super::schema::{cell, escape, names, property_table, row};
 
 const INTRODUCTION: &str = "\
 # Routes of the HTTP API
@@ -40,10 +40,10 @@ fn route(path: &str, method: &str, operation: &Value) -> String {
     let mut text = format!("\n### `{} {path}`\n", method.to_uppercase());
     let (summary, description) = (operation["summary"].as_str(), operation["description"].as_str());
     if let Some(summary) = summary {
-        text.push_str(&format!("\n{}.\n", escaped(summary)));
+        text.push_str(&format!("\n{}.\n", escape(summary)));
     }
     if let Some(description) = description.filter(|description| Some(*description) != summary) {
-        text.push_str(&format!("\n{}\n", escaped(description)));
+        text.push_str(&format!("\n{}\n", escape(description)));
     }
     if let Some(parameters) = operation["parameters"].as_array().filter(|parameters| !parameters.is_empty()) {
         text.push_str("\n| parameter | type | default | |\n|---|---|---|---|\n");
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_has_its_parameters_and_the_fields_of_its_reply() {
+    fn route_has_parameters_and_reply_fields() {
         let document = r#"{"paths": {"/runs/{id}": {"get": {"tags": ["runs"], "summary": "Show a run",
             "parameters": [{"name": "id", "in": "path", "required": true, "description": "The run",
                             "schema": {"type": "string"}}],

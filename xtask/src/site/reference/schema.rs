@@ -11,7 +11,7 @@ prints. [The reference of machines](../machines_reference.md) has the rules.
 ";
 
 /// Heading of the schema itself, above its definitions.
-const WHOLE: &str = "Machine";
+const MACHINE_HEADING: &str = "Machine";
 
 /// Maximum number of values that a type lists.
 const MAX_LISTED_VALUES: usize = 30;
@@ -21,7 +21,7 @@ pub(super) fn page(document: &str) -> anyhow::Result<String> {
     let schema: Value = serde_json::from_str(document).context("The schema is not JSON.")?;
     let definitions = schema["$defs"].as_object().context("The schema has no definitions.")?;
     let mut page = INTRODUCTION.to_owned();
-    page.push_str(&section("##", WHOLE, &schema));
+    page.push_str(&section("##", MACHINE_HEADING, &schema));
     for (name, definition) in definitions {
         page.push_str(&section("##", name, definition));
         for action in definition["oneOf"].as_array().into_iter().flatten() {
@@ -46,11 +46,11 @@ fn described_as(schema: &Value, description: &Value) -> Value {
 fn section(level: &str, name: &str, schema: &Value) -> String {
     let mut section = format!("\n{level} {name}\n");
     if let Some(description) = schema["description"].as_str() {
-        section.push_str(&format!("\n{}\n", escaped(description)));
+        section.push_str(&format!("\n{}\n", escape(description)));
     }
     if let Some(table) = property_table(schema, "key") {
         section.push_str(&format!("\n{table}"));
-    } else if let Some(table) = table_of_words(schema) {
+    } else if let Some(table) = word_table(schema) {
         section.push_str(&format!("\n{table}"));
     } else if schema["oneOf"].is_null() {
         let described = type_name(schema);
@@ -61,8 +61,8 @@ fn section(level: &str, name: &str, schema: &Value) -> String {
     section
 }
 
-/// Returns the table of a definition that is one of several words.
-fn table_of_words(schema: &Value) -> Option<String> {
+/// Returns the table of a definition that lists words.
+fn word_table(schema: &Value) -> Option<String> {
     let words = schema["oneOf"].as_array()?;
     let row = |word: &Value| {
         let description = word["description"].as_str().unwrap_or_default();
@@ -93,8 +93,8 @@ pub(super) fn row(name: &str, property: &Value, is_required: bool) -> String {
     format!("| `{name}` | {} | {default} | {} |\n", type_name(property), cell(description))
 }
 
-/// Returns the forms that a value may have, but null and a text with a placeholder, which every parameter of a machine may
-/// be.
+/// Returns the alternative forms of a value, without null and without a text with a placeholder, which every parameter of
+/// a machine accepts.
 fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
     let forms = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
     forms.filter(|form| form["type"] != "null" && form["pattern"] != "\\{")
@@ -111,7 +111,7 @@ pub(super) fn type_name(schema: &Value) -> String {
     }
     if let Some(path) = schema["$ref"].as_str() {
         // A path without a name is the whole schema.
-        let definition = path.rsplit('/').next().filter(|name| *name != "#").unwrap_or(WHOLE);
+        let definition = path.rsplit('/').next().filter(|name| *name != "#").unwrap_or(MACHINE_HEADING);
         return format!("[{definition}](#{})", definition.to_lowercase());
     }
     let mut names: Vec<String> = alternatives(schema).map(type_name).collect();
@@ -127,7 +127,7 @@ pub(super) fn type_name(schema: &Value) -> String {
     if names.is_empty() { "any".to_owned() } else { names.join(" or ") }
 }
 
-/// Returns the name of a type with that of the values in it.
+/// Returns the name of a type with the type of its items.
 fn type_with_items(name: &str, schema: &Value) -> String {
     let item_type = |items: &Value| Some(type_name(items)).filter(|name| name != "any");
     match name {
@@ -146,17 +146,17 @@ pub(super) fn names(properties: &Map<String, Value>) -> String {
     properties.keys().map(|name| code(name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a text as a cell of a table.
+/// Formats a text as a cell of a table.
 pub(super) fn cell(text: &str) -> String {
-    escaped(text).replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
+    escape(text).replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text in which nothing is taken as HTML or as emphasis.
-pub(super) fn escaped(text: &str) -> String {
+/// Escapes HTML and emphasis in a text.
+pub(super) fn escape(text: &str) -> String {
     text.replace('<', "\\<").replace('*', "\\*")
 }
 
-/// Returns a text as code, also within a table.
+/// Formats a text as code, also within a table.
 pub(super) fn code(text: &str) -> String {
     let text = text.replace('|', "\\|");
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_one_line_without_bars() {
+    fn cell_is_one_line_with_escaped_bars() {
         assert_eq!(cell("a | b\n<c> *"), "a \\| b \\<c> \\*");
         assert_eq!(code("a`|b"), "`` a`\\|b ``");
     }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::schema::{code, escaped, property_table};
+use super::schema::{code, escape, property_table};
 
 const INTRODUCTION: &str = "\
 # Tools of the MCP server
@@ -18,9 +18,9 @@ pub(super) fn page(document: &str) -> anyhow::Result<String> {
     let mut page = INTRODUCTION.to_owned();
     for tool in &tools {
         let name = tool["name"].as_str().context("A tool has no name.")?;
-        page.push_str(&format!("\n## {name}\n\n{}.\n", escaped(tool["title"].as_str().unwrap_or(name))));
+        page.push_str(&format!("\n## {name}\n\n{}.\n", escape(tool["title"].as_str().unwrap_or(name))));
         if let Some(description) = tool["description"].as_str() {
-            page.push_str(&format!("\n{}\n", escaped(description)));
+            page.push_str(&format!("\n{}\n", escape(description)));
         }
         if let Some(table) = property_table(&tool["inputSchema"], "parameter") {
             page.push_str(&format!("\n{table}"));
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_has_its_parameters_and_hints() {
+    fn tool_has_parameters_and_hints() {
         let document = r#"[{"name": "wait", "title": "Wait", "description": "Wait for <text>.", "inputSchema":
             {"properties": {"id": {"type": "string", "description": "Terminal"}}, "required": ["id"]},
             "annotations": {"readOnlyHint": true, "openWorldHint": false}}]"#;

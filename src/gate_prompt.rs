@@ -1,4 +1,4 @@
-//! Line-by-line answer of a person to a gate: a choice or a text on one line, the fields of a form one after the other,
+//! Line-by-line answer of a person to a gate: a choice or text on one line, the fields of a form one after the other,
 //! and the approver's passphrase if the gate requires it.
 //!
 //! Pure: the lines are parameters, and the texts to show and the answer to send are return values. The caller owns the

@@ -24,7 +24,7 @@ pub(crate) fn show(lines: &[String]) -> io::Result<()> {
     lines.iter().try_for_each(print::line)
 }
 
-/// Shows a text in the pager. Returns whether the pager ran and succeeded.
+/// Shows text in the pager. Returns whether the pager ran and succeeded.
 fn run_pager(text: &str) -> bool {
     let configured = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let command = configured.as_deref().unwrap_or(DEFAULT_PAGER);

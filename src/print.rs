@@ -75,7 +75,7 @@ pub(crate) fn ask(question: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a text from a program or agent without an additional line end. The text is unchanged, unless standard output
+/// Prints text from a program or agent without an additional line end. The text is unchanged, unless standard output
 /// is a terminal, which would interpret control characters.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
@@ -274,13 +274,13 @@ pub(crate) fn ago_at(timestamp: &str, now: Option<&str>) -> String {
     }
 }
 
-/// Makes each line of a text [`visible`]. Lines after the first begin with `indent`.
+/// Makes each line of text [`visible`]. Lines after the first begin with `indent`.
 pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(visible).collect();
     lines.join(&format!("\n{indent}"))
 }
 
-/// Wraps a text into lines of at most `max_columns` columns, between words if possible.
+/// Wraps text into lines of at most `max_columns` columns, between words if possible.
 pub(crate) fn wrapped(text: &str, max_columns: usize) -> Vec<String> {
     text.lines().flat_map(|line| wrapped_line(&visible(line), max_columns, LongWord::Cut)).collect()
 }
@@ -324,7 +324,7 @@ fn wrapped_line(line: &str, max_columns: usize, long_word: LongWord) -> Vec<Stri
 /// Minimum width to which text is wrapped.
 const MIN_WRAP_COLUMNS: usize = 24;
 
-/// Makes a text [`visible`], and wraps it if standard output is a terminal. Lines after the first begin with `indent`
+/// Makes text [`visible`], and wraps it if standard output is a terminal. Lines after the first begin with `indent`
 /// spaces.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     let max_columns = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_WRAP_COLUMNS));
@@ -373,7 +373,7 @@ fn protect_commands(message: &str) -> String {
     text
 }
 
-/// Cuts a text to `columns` columns, with an ellipsis if the text is longer.
+/// Cuts text to `columns` columns, with an ellipsis if the text is longer.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -391,7 +391,7 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     out
 }
 
-/// Pads a text with spaces to `columns` columns.
+/// Pads text with spaces to `columns` columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }

@@ -183,7 +183,7 @@ fn list_choices(choices: &[String]) -> String {
     }
 }
 
-/// Formats an answer on one line: a text, or the values of a form.
+/// Formats an answer on one line: text, or the values of a form.
 pub(crate) fn format_answer(answer: &Value) -> String {
     let fields = match answer {
         // A machine stores the answer to a form as JSON text.

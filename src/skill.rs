@@ -282,7 +282,7 @@ fn write_steps(text: &mut String, machine: &Definition) {
     }
 }
 
-/// Formats a text on one line, without characters that some readers of frontmatter treat as markup.
+/// Formats text on one line, without characters that some readers of frontmatter treat as markup.
 fn plain_text(text: &str) -> String {
     let text: String = text
         .chars()
@@ -291,12 +291,12 @@ fn plain_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Formats a text as a double-quoted scalar of YAML, which is a superset of JSON.
+/// Formats text as a double-quoted scalar of YAML, which is a superset of JSON.
 fn yaml_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Formats a text as code for a cell of a table: on one line, without backticks or unescaped separators.
+/// Formats text as code for a cell of a table: on one line, without backticks or unescaped separators.
 fn table_cell(text: &str) -> String {
     let text = steplatch_protocol::visible(text).replace('`', "'").replace('|', "\\|");
     if text.trim().is_empty() { String::new() } else { format!("`{}`", text.trim()) }

@@ -85,7 +85,7 @@ pub(crate) fn edit_text(
     )))
 }
 
-/// Returns whether a text contains nothing but an empty list of servers, as after removing the only entry of a file.
+/// Returns whether text contains nothing but an empty list of servers, as after removing the only entry of a file.
 pub(crate) fn is_blank(format: Format, text: &str) -> bool {
     let text: String = text.split_whitespace().collect();
     match format {

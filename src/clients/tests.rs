@@ -42,7 +42,7 @@ fn without_entry(client: &str, text: &str) -> (Outcome, String) {
     edit_text(format(client), text, EditRequest::Lack, &test_paths()).unwrap()
 }
 
-/// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
+/// Checks the edit of text, that a second edit changes nothing, and that removing the entry restores the text.
 fn add_entry(client: &str, text: &str, expected: &Expect, back: &str) {
     let (outcome, new) = with_entry(client, text);
     assert_eq!(outcome, Outcome::Added, "{text:?}");
@@ -459,7 +459,7 @@ fn servers(text: &str) -> Option<usize> {
     Some(super::json::value(text, shape).unwrap()?["mcpServers"].as_object()?.len())
 }
 
-/// Returns a text without the whitespace before closing braces.
+/// Returns text without the whitespace before closing braces.
 fn without_whitespace(text: &str) -> String {
     let parts: Vec<&str> = text.split('}').map(str::trim_ascii_end).collect();
     parts.join("}")

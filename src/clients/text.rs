@@ -1,9 +1,9 @@
-//! Edits of a text at a few positions.
+//! Edits of text at a few positions.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A range of a text, and its replacement.
+/// A range of text, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) range: Range<usize>,
@@ -34,7 +34,7 @@ pub(super) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> String {
     out
 }
 
-/// Returns the line end of a text, as found at its first line.
+/// Returns the line end of text, as found at its first line.
 pub(super) fn line_end(text: &str) -> &'static str {
     match text.find('\n') {
         Some(newline) if text[..newline].ends_with('\r') => "\r\n",
@@ -52,7 +52,7 @@ pub(super) fn next_line(text: &str, position: usize) -> usize {
     text[position..].find('\n').map_or(text.len(), |newline| position + newline + 1)
 }
 
-/// Returns whether a text has only whitespace.
+/// Returns whether text has only whitespace.
 pub(super) fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
@@ -62,7 +62,7 @@ pub(super) fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Error for a text that the client cannot read, or that does not permit the change.
+/// Error for text that the client cannot read, or that does not permit the change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Unreadable {
     /// Line and column, counted from 1, if the problem has a position.

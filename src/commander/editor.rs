@@ -175,7 +175,7 @@ impl Lines {
         let _ = self.requests.send(Request::Remember(line.to_owned()));
     }
 
-    /// Prints a text above the line in the editor.
+    /// Prints text above the line in the editor.
     pub(crate) fn print_above(&mut self, text: String) {
         let Some(above) = &mut self.above else { return };
         if above.queued.load(Ordering::Relaxed) >= MAX_QUEUED_TEXTS {

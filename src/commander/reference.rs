@@ -143,7 +143,7 @@ fn resolve_anchor(reference_text: &str, anchor: &Anchor, names: &[&str]) -> Resu
 }
 
 impl PinnedRefs {
-    /// Returns a text without references.
+    /// Returns text without references.
     pub(crate) fn plain(text: &str) -> Self {
         Self(vec![Piece::Text(text.to_owned())])
     }

@@ -15,7 +15,7 @@ const ERROR_PREFIX: &str = "error:";
 /// Width of a terminal that does not report one, in columns.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Wraps a text between words to the width of the terminal.
+/// Wraps text between words to the width of the terminal.
 fn fitted_lines(text: &str) -> Vec<String> {
     print::wrapped(text, print::width().unwrap_or(DEFAULT_WIDTH))
 }

@@ -73,7 +73,7 @@ pub(crate) enum ParsedLine {
     Invalid(String),
 }
 
-/// The use of a text that waits for the results of its references.
+/// The use of text that waits for the results of its references.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PendingText {
     /// Make the call of this number.
@@ -178,7 +178,7 @@ impl Session {
         self.target = target;
     }
 
-    /// Returns a text with its references resolved, or the numbers of the results that are missing.
+    /// Returns text with its references resolved, or the numbers of the results that are missing.
     ///
     /// # Errors
     /// If a result does not exist, or lacks the referenced part.
@@ -192,7 +192,7 @@ impl Session {
         }
     }
 
-    /// Queues a text until all its references have results.
+    /// Queues text until all its references have results.
     pub(crate) fn queue_text(&mut self, pending: PendingText, text: PinnedRefs) {
         self.waiting.push((pending, text));
     }

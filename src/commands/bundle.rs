@@ -14,7 +14,7 @@ pub(super) struct Bundle {
     pub(super) list_key: &'static str,
     /// Property of an entry's summary in JSON.
     pub(super) summary_key: &'static str,
-    /// Returns the summary of a text.
+    /// Returns the summary of text.
     pub(super) summarize: fn(&str) -> String,
     /// Remark below the list.
     pub(super) remark: &'static str,

@@ -86,7 +86,7 @@ fn rendered_lines(markdown: &str) -> Vec<String> {
     lines
 }
 
-/// Returns a text in which `[text](target)` is `text`, or `text (target)` for an address. Images are omitted.
+/// Returns text in which `[text](target)` is `text`, or `text (target)` for an address. Images are omitted.
 pub(super) fn without_link_targets(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -108,7 +108,7 @@ fn reply_ticket(reply: &OpenPageReply) -> Result<String, Failure> {
 
 /// Returns whether a browser of a desktop can be opened.
 fn has_browser() -> bool {
-    // Without a desktop, xdg-open starts a text browser, which does not run scripts.
+    // Without a desktop, xdg-open starts a text-mode browser, which does not run scripts.
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     has_desktop || std::env::var_os("BROWSER").is_some()
 }

@@ -129,14 +129,14 @@ fn first_word(output: &str) -> Option<String> {
     output.split_whitespace().next().map(str::to_owned)
 }
 
-/// Returns the characters of a version after a text.
+/// Returns the characters of a version after text.
 fn word_after(output: &str, text: &str) -> Option<String> {
     let (_, rest) = output.split_once(text)?;
     let end = rest.find(|character: char| !(character.is_ascii_alphanumeric() || ".-+".contains(character)));
     Some(rest[..end.unwrap_or(rest.len())].to_owned()).filter(|version| !version.is_empty())
 }
 
-/// Returns the numbers of a version; `None` for a text that is not a version.
+/// Returns the numbers of a version; `None` for text that is not a version.
 fn numbers(version: &str) -> Option<Vec<u64>> {
     let release = version.split(['-', '+']).next()?;
     release.split('.').map(|number| number.parse().ok()).collect()

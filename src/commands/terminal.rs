@@ -376,7 +376,7 @@ impl Send {
     }
 }
 
-/// Returns a text that ends with Enter. The line end of `echo` or `pass` is that Enter, and is not typed twice.
+/// Returns text that ends with Enter. The line end of `echo` or `pass` is that Enter, and is not typed twice.
 fn with_enter(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();

@@ -149,7 +149,7 @@ fn name_from_host(table: &toml::Table) -> Option<String> {
     ((1..=64).contains(&host.len()) && host.bytes().all(is_host_byte)).then_some(host)
 }
 
-/// Returns a text with its first letter in lower case.
+/// Returns text with its first letter in lower case.
 fn lower_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()

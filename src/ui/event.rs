@@ -84,7 +84,7 @@ pub(crate) enum Effect {
     Suspend,
     /// Draw everything again.
     Redraw,
-    /// Copy a text into the clipboard of the person's terminal.
+    /// Copy text into the clipboard of the person's terminal.
     Copy(String),
     Leave,
 }

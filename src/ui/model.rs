@@ -352,7 +352,7 @@ impl Model {
             .min()
     }
 
-    /// Returns the time from which the next key does not belong to a text that began with the last letter.
+    /// Returns the time from which the next key does not belong to text that began with the last letter.
     pub(crate) fn text_ends_at(&self) -> Option<Duration> {
         self.last_letter.map(|(at, _)| at + TYPING_TIMEOUT)
     }

@@ -72,7 +72,7 @@ pub(crate) fn restore_at_panic() {
     }));
 }
 
-/// Has the person's terminal copy a text into the clipboard (OSC 52 of xterm). Many terminals ask or refuse.
+/// Has the person's terminal copy text into the clipboard (OSC 52 of xterm). Many terminals ask or refuse.
 pub(crate) fn copy_to_clipboard(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text))?;

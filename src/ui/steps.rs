@@ -247,7 +247,7 @@ pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns the first lines of a text, up to [`MAX_LINES`] + 1.
+/// Returns the first lines of text, up to [`MAX_LINES`] + 1.
 fn text_lines(text: &str) -> Vec<String> {
     let line = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => print::visible(&line[..end]) + "…",

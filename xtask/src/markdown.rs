@@ -204,7 +204,7 @@ pub(crate) fn first_sentence(page: &str) -> Option<String> {
     Some(text[..end].trim_end_matches(':').to_owned())
 }
 
-/// Returns a text with the labels of links in the place of the links.
+/// Returns text with the labels of links in the place of the links.
 fn plain_text(text: &str) -> String {
     let mut plain = String::new();
     let mut remaining = text;

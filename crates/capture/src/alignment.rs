@@ -448,7 +448,7 @@ fn strip_quotes(word: &str) -> &str {
     if is_quoted('"') || is_quoted('\'') { &word[1..word.len() - 1] } else { word }
 }
 
-/// Returns the words of a text. White space in quotes does not separate words.
+/// Returns the words of text. White space in quotes does not separate words.
 fn split_words(text: &str) -> Vec<&str> {
     let (mut words, mut begin, mut quote) = (Vec::new(), None, None);
     for (index, character) in text.char_indices() {

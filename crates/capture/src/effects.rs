@@ -65,7 +65,7 @@ impl Judgement {
     }
 }
 
-/// Returns the beginning of a text as one line, for a sentence about it.
+/// Returns the beginning of text as one line, for a sentence about it.
 fn excerpt(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_SHOWN_CHARS) {
@@ -234,7 +234,7 @@ fn opaque_action_reason(state: &State) -> Option<String> {
     action.and_then(|text| judgement(text).reason())
 }
 
-/// Returns whether a text has keys with which a line editor changes or replaces the line. A Tab within a line completes
+/// Returns whether text has keys with which a line editor changes or replaces the line. A Tab within a line completes
 /// a word; a Tab before the first word is white space.
 fn has_editing_keys(text: &str) -> bool {
     let completes = |line: &str| line.trim_start_matches([' ', '\t']).contains('\t');

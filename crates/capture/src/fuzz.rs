@@ -55,7 +55,7 @@ fn output_text(event: &TimelineEvent) -> Option<&str> {
     if let TimelineEvent::Output(text) = event { Some(text) } else { None }
 }
 
-/// Counts the characters of a text, without white space and the mask of a secret.
+/// Counts the characters of text, without white space and the mask of a secret.
 fn count_characters(text: &str) -> BTreeMap<char, usize> {
     let mut counts = BTreeMap::new();
     for character in text.chars().filter(|character| !character.is_whitespace() && *character != '•') {

@@ -151,7 +151,7 @@ fn is_shell(command: &str) -> bool {
     true
 }
 
-/// Returns whether a text requests a secret, which is typed without an echo.
+/// Returns whether text requests a secret, which is typed without an echo.
 fn requests_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words = ["passw", "passphrase", "passcode", "secret", "token", "credential", "api key", "verification code"];

@@ -472,7 +472,7 @@ impl MachineWriter<'_> {
         }
     }
 
-    /// Returns the template of a text typed at a prompt or into a program.
+    /// Returns the template of text typed at a prompt or into a program.
     fn typed_text(&mut self, state: &str, text: &str, at_prompt: bool) -> String {
         let usage = if at_prompt { Use::Shell } else { Use::Plain };
         let (template, names) = typed_template(text, &self.bindings, usage);
@@ -1275,7 +1275,7 @@ fn date_forms(day: Date) -> [String; 6] {
     ]
 }
 
-/// Returns whether a text contains a number that is not part of a longer number.
+/// Returns whether text contains a number that is not part of a longer number.
 fn contains_number(text: &str, number: &str) -> bool {
     let is_digit = |character: Option<char>| character.is_some_and(|character| character.is_ascii_digit());
     text.match_indices(number).any(|(start, _)| {
@@ -1298,7 +1298,7 @@ fn answer_name(text: &str, keys: &[String]) -> String {
 /// Maximum state name length, in characters.
 const MAX_NAME_CHARS: usize = 32;
 
-/// Returns the name of a state from the first words of a text.
+/// Returns the name of a state from the first words of text.
 fn slug(text: &str) -> String {
     let mut name = String::new();
     for word in text.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(4)

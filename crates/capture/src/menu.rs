@@ -509,7 +509,7 @@ fn bare_number(line: &str) -> Option<(&str, &str)> {
     is_row.then_some((number, rest))
 }
 
-/// Returns the label at the beginning of a text, up to the next column.
+/// Returns the label at the beginning of text, up to the next column.
 fn label(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let label = text.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();

@@ -129,7 +129,7 @@ impl<'t> Occurrences<'t> {
     }
 }
 
-/// Returns the parts of a text that consist of letters, digits and `_`.
+/// Returns the parts of text that consist of letters, digits and `_`.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character: char| !is_word_character(character))
 }
@@ -167,7 +167,7 @@ fn is_answer(turn: &Turn, word: &str) -> bool {
     matches!(&turn.act, Act::Typed { text, .. } if !turn.at_prompt && text.trim() == word)
 }
 
-/// Returns the words of a text that may be data: numbers of three or more digits, versions, identifiers and paths with
+/// Returns the words of text that may be data: numbers of three or more digits, versions, identifiers and paths with
 /// digits. Each word comes before its parts.
 fn data_words(text: &str) -> Vec<&str> {
     let is_separator = |character: char| character.is_whitespace() || "'\"`()[]{}<>;|&=,$".contains(character);
@@ -230,7 +230,7 @@ fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns whether a text is a hash, such as of a commit. Decimal digits alone are a number.
+/// Returns whether text is a hash, such as of a commit. Decimal digits alone are a number.
 fn is_hash(text: &str) -> bool {
     text.len() >= MIN_HASH_BYTES && is_hexadecimal(text) && !is_number(text)
 }
@@ -380,7 +380,7 @@ impl Output<'_> {
     }
 }
 
-/// Returns whether a pattern matches at the beginning of a text. True if the match needs too much work.
+/// Returns whether a pattern matches at the beginning of text. True if the match needs too much work.
 fn matches_at_start(pattern: &str, text: &str) -> bool {
     let pattern = Pattern::new(&format!(r"(?m)\A(?:{pattern})"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(true))
@@ -481,7 +481,7 @@ pub(crate) fn has_word(pattern: &str) -> bool {
     has_plain_word(&without_classes(pattern).replace(r"\Z", ""))
 }
 
-/// Returns whether a text has a word of more than two letters.
+/// Returns whether text has a word of more than two letters.
 pub(crate) fn has_plain_word(text: &str) -> bool {
     text.split(|character: char| !character.is_alphabetic()).any(|word| word.chars().count() > 2)
 }

@@ -208,7 +208,7 @@ pub(crate) fn is_frame(character: char) -> bool {
     ('\u{2500}'..='\u{259f}').contains(&character)
 }
 
-/// Returns whether a pattern matches in a text. `^` and `$` match at each line, as in a wait.
+/// Returns whether a pattern matches in text. `^` and `$` match at each line, as in a wait.
 pub(crate) fn matches_in(pattern: &str, text: &str) -> bool {
     let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))

@@ -15,7 +15,7 @@ pub(crate) struct Binding {
     pub(crate) name: String,
 }
 
-/// Use of a text, which determines the quotes of a value.
+/// Use of text, which determines the quotes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Typed into a program unchanged.
@@ -26,7 +26,7 @@ pub(crate) enum Use {
     Pattern,
 }
 
-/// Returns the template of a text, and the names of its variables. `escape` escapes the text between variables.
+/// Returns the template of text, and the names of its variables. `escape` escapes the text between variables.
 pub(crate) fn template(
     text: &str,
     bindings: &[Binding],
@@ -92,7 +92,7 @@ pub(crate) fn is_word_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Returns whether a part of a text is a separate word or number. The letter before a version is not part of it.
+/// Returns whether a part of text is a separate word or number. The letter before a version is not part of it.
 pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
     let is_within_word = |before: Option<char>, after: Option<char>| {
         before.is_some_and(is_word_character) && after.is_some_and(is_word_character)
@@ -107,7 +107,7 @@ pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
         && !is_within_word(part.chars().next_back(), text[end..].chars().next())
 }
 
-/// Returns whether a part of a text is a complete value: a separate word, or whole names of a path.
+/// Returns whether a part of text is a complete value: a separate word, or whole names of a path.
 fn is_complete(text: &str, begin: usize, end: usize) -> bool {
     let is_path = text[begin..end].starts_with('/');
     stands_alone(text, begin, end) && (!is_path || (begins_path(&text[..begin]) && ends_name(&text[end..])))
@@ -120,7 +120,7 @@ fn is_name_character(character: char) -> bool {
     character.is_alphanumeric() || FILE_NAME_CHARACTERS.contains(character)
 }
 
-/// Returns whether an absolute path may begin after a text: not within another path, but after the letter of an option,
+/// Returns whether an absolute path may begin after text: not within another path, but after the letter of an option,
 /// as in `-C/tmp`, and in an address, as in `file:///tmp`.
 fn begins_path(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
@@ -130,7 +130,7 @@ fn begins_path(before: &str) -> bool {
     is_option || before.ends_with("://") || !before.ends_with(continues_path)
 }
 
-/// Returns whether the name of a file ends before a text. A full stop or a question mark may end a sentence.
+/// Returns whether the name of a file ends before text. A full stop or a question mark may end a sentence.
 fn ends_name(after: &str) -> bool {
     let mut characters = after.chars();
     match characters.next() {

@@ -90,7 +90,7 @@ fn join_parts(parts: &[String]) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text in one line: line feeds become `⏎`, and other control characters spaces.
+/// Returns text in one line: line feeds become `⏎`, and other control characters spaces.
 fn single_line(text: &str) -> String {
     let displayed = |character: char| match character {
         '\n' | '\r' => '⏎',

@@ -221,7 +221,7 @@ fn draw_text(output: &mut String, class: &str, line: &Line, x: f64, y: f64) {
     );
 }
 
-/// Escapes a text for XML 1.0.
+/// Escapes text for XML 1.0.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

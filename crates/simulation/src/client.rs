@@ -47,7 +47,7 @@ impl Plan {
         self.0.lock().insert(number, PlannedRun { starts_at, workflow, timeout_seconds, is_begun: false });
     }
 
-    /// Replaces a text in all definitions.
+    /// Replaces text in all definitions.
     pub(crate) fn replace(&self, text: &str, with: &str) {
         for planned_run in self.0.lock().values_mut() {
             if let PlannedWorkflow::Machine(definition) = &mut planned_run.workflow {

@@ -130,7 +130,7 @@ impl Stage {
             .collect()
     }
 
-    /// Returns whether a text names a terminal that has closed.
+    /// Returns whether text names a terminal that has closed.
     pub(crate) fn names_closed_terminal(&self, text: &str) -> bool {
         self.0.lock().closed_terminals.iter().any(|terminal| text.contains(terminal.as_str()))
     }

@@ -183,7 +183,7 @@ impl Condition {
     }
 }
 
-/// Checks that every placeholder in a text has a value, if the rules require it.
+/// Checks that every placeholder in text has a value, if the rules require it.
 fn check_resolved(rules: Rules, text: &str, variables: &impl Lookup) -> Result<(), ConditionError> {
     match substitute::unresolved_in(text, variables) {
         Some(name) if rules.refuses_unresolved() => Err(ConditionError::Unresolved(name.to_owned())),

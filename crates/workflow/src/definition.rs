@@ -341,7 +341,7 @@ impl State {
         Some((for_each, for_each.parallel?))
     }
 
-    /// Returns the items that the state is executed for, with placeholders: a list or a text.
+    /// Returns the items that the state is executed for, with placeholders: a list or text.
     #[must_use]
     pub fn items(&self) -> Option<&Value> {
         self.for_each.as_ref().map(|for_each| &for_each.items)

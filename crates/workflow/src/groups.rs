@@ -63,7 +63,7 @@ pub(crate) fn is_number(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns the matches of the groups of a pattern in a text.
+/// Returns the matches of the groups of a pattern in text.
 fn group_matches(pattern: &Pattern, text: &str) -> Vec<Value> {
     let Ok(Some(found)) = pattern.find_at(text, 0) else { return Vec::new() };
     found.groups.into_iter().map(|range| range.and_then(|range| text.get(range)).into()).collect()

@@ -59,7 +59,7 @@ pub(crate) enum ItemsError {
 }
 
 impl ForEach {
-    /// Returns the items: the elements of a list or of a JSON list, or the non-blank lines of a text.
+    /// Returns the items: the elements of a list or of a JSON list, or the non-blank lines of text.
     pub(crate) fn resolve(&self, variables: &impl Lookup) -> Result<Vec<Value>, ItemsError> {
         let items = match substitute::value(&self.items, variables, true) {
             Value::Array(items) => items,

@@ -38,7 +38,7 @@ pub trait Lookup {
     }
 }
 
-/// A placeholder in a text.
+/// A placeholder in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placeholder<'t> {
     /// The name of the variable, with the path into it.
@@ -62,7 +62,7 @@ impl<'t> Placeholder<'t> {
     }
 }
 
-/// One part of a text.
+/// One part of text.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'t> {
     /// Text without placeholders.
@@ -84,12 +84,12 @@ enum Filter {
     Regex,
 }
 
-/// Returns whether a text has any placeholder.
+/// Returns whether text has any placeholder.
 pub(crate) fn has_placeholder(text: &str) -> bool {
     pieces(text, true).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
-/// Returns the placeholders of a text, including those with paths.
+/// Returns the placeholders of text, including those with paths.
 pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     placeholders_in(pieces(text, true))
 }
@@ -146,7 +146,7 @@ fn find<'v>(variables: &'v dyn Lookup, name: &str) -> Option<&'v Value> {
     })
 }
 
-/// Returns a text with its variables replaced.
+/// Returns text with its variables replaced.
 #[must_use]
 pub fn text(template: &str, variables: &dyn Lookup) -> String {
     let mut replaced = String::with_capacity(template.len());
@@ -167,7 +167,7 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
     replaced
 }
 
-/// Returns a text with a mark in place of each placeholder. `mark` receives the source of the placeholder: `{name|sh}`.
+/// Returns text with a mark in place of each placeholder. `mark` receives the source of the placeholder: `{name|sh}`.
 #[must_use]
 pub fn marked<'t>(template: &'t str, mut mark: impl FnMut(&'t str) -> char) -> String {
     let mut text = String::with_capacity(template.len());
@@ -237,7 +237,7 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
-/// Returns the quoted forms of `text` that do not contain it. To hide a text, hide these forms too.
+/// Returns the quoted forms of `text` that do not contain it. To hide text, hide these forms too.
 #[must_use]
 pub fn filtered_forms(text: &str) -> Vec<String> {
     let value = Value::from(text);
@@ -268,7 +268,7 @@ fn shell_quoted(text: &str) -> String {
     }
 }
 
-/// Splits a text at its placeholders. With `paths`, `{name.part}` is a placeholder.
+/// Splits text at its placeholders. With `paths`, `{name.part}` is a placeholder.
 fn pieces(text: &str, paths: bool) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let (mut start, mut position) = (0, 0);

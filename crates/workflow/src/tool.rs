@@ -12,7 +12,7 @@ pub const OPEN_TERMINAL: &str = "open_terminal";
 pub const RUN_COMMAND: &str = "run_command";
 /// Closes a terminal.
 pub const EXIT_TERMINAL: &str = "exit_terminal";
-/// Types a text, and waits for output if its parameters request it.
+/// Types text, and waits for output if its parameters request it.
 pub const SEND_INPUT: &str = "send_input";
 /// Waits for output, up to its own time-out.
 pub const AWAIT_OUTPUT: &str = "await_output";

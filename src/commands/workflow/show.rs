@@ -102,7 +102,7 @@ fn describe(reply: &DescribeWorkflowReply) -> String {
     page
 }
 
-/// Formats a text with its title in a column on the left.
+/// Formats text with its title in a column on the left.
 fn block(title: &str, text: &str) -> String {
     let mut block = String::new();
     for (index, line) in text.lines().enumerate() {

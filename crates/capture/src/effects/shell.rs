@@ -653,7 +653,7 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Returns whether a text contains a command substitution.
+/// Returns whether text contains a command substitution.
 pub(super) fn has_substitution(text: &str) -> bool {
     text.contains('`') || text.contains("$(")
 }
@@ -695,7 +695,7 @@ fn default_assignments(text: &str) -> Vec<(&str, &str)> {
     text.match_indices("${").filter_map(assignment).collect()
 }
 
-/// Returns whether a text may contain a command that changes the working directory.
+/// Returns whether text may contain a command that changes the working directory.
 pub(super) fn changes_directory(text: &str) -> bool {
     text.split(|character| !is_name_character(character)).any(|word| list_contains("cd pushd popd", word))
 }
@@ -732,7 +732,7 @@ pub(super) fn arithmetic_assignments(expression: &str) -> Vec<&str> {
     names
 }
 
-/// Returns whether a text contains the placeholder for a variable of a machine.
+/// Returns whether text contains the placeholder for a variable of a machine.
 fn has_placeholder(text: &str) -> bool {
     text.contains(super::VALUE_PLACEHOLDER)
 }

@@ -3,7 +3,7 @@
 use super::Effect;
 use super::table::list_contains;
 
-/// Effect of a text for a database client.
+/// Effect of text for a database client.
 pub(super) enum SqlEffect {
     Known(Effect),
     /// The client passes this line to a shell.
@@ -27,7 +27,7 @@ const CLIENT_COMMANDS: &str = ".tables .schema .quit .exit .headers .header .mod
 /// Commands of database clients that print, or write the file that is named after them.
 const FILE_COMMANDS: &str = "\\g \\s";
 
-/// Returns the effect of a text for a database client.
+/// Returns the effect of text for a database client.
 pub(super) fn judge_text(text: &str) -> SqlEffect {
     let text = text.trim();
     let first = text.split_whitespace().next().unwrap_or_default().trim_end_matches(';');
@@ -126,7 +126,7 @@ fn bare_statements(text: &str) -> String {
     bare
 }
 
-/// Returns whether a text for any program has destructive database statements.
+/// Returns whether text for any program has destructive database statements.
 pub(super) fn is_destructive(text: &str) -> bool {
     bare_statements(text).split(';').any(|statement| {
         let lower = statement.to_lowercase();

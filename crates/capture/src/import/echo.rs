@@ -4,13 +4,13 @@
 
 use super::requests_secret;
 
-/// Maximum number of characters before a text that may be commands of a full-screen program, which have no echo.
+/// Maximum number of characters before text that may be commands of a full-screen program, which have no echo.
 const MAX_SINGLE_COMMANDS: usize = 2;
 
 /// Commands of full-screen programs that are often repeated.
 const REPEATABLE_COMMANDS: &str = "hjklnNuxpGdyg.<> ";
 
-/// Maximum number of characters of commands before a text.
+/// Maximum number of characters of commands before text.
 const MAX_COMMAND_CHARS: usize = 200;
 
 /// Characters that a program shows in place of a secret.

@@ -5,7 +5,7 @@ use crate::template::key_at;
 /// A part of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'t> {
-    /// A character of a text.
+    /// A character of text.
     Text(char),
     /// A key with a name.
     Key(&'static str),
@@ -37,7 +37,7 @@ pub(super) fn first_token(text: &str) -> Option<(Token<'_>, usize)> {
     }
 }
 
-/// Returns the length in bytes of the control sequence at the beginning of a text.
+/// Returns the length in bytes of the control sequence at the beginning of text.
 fn sequence_length(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("\x1b[").or_else(|| text.strip_prefix("\x1bO"))?;
     let end = rest.find(|character: char| ('@'..='~').contains(&character))?;
@@ -45,7 +45,7 @@ fn sequence_length(text: &str) -> Option<usize> {
     is_complete.then_some(2 + end + 1)
 }
 
-/// Returns the length in bytes of the terminal report at the beginning of a text.
+/// Returns the length in bytes of the terminal report at the beginning of text.
 fn report_length(text: &str) -> Option<usize> {
     if let Some(rest) = text.strip_prefix("\x1b]").or_else(|| text.strip_prefix("\x1bP")) {
         let ends = [("\x07", 1), ("\x1b\\", 2)].map(|(end, length)| rest.find(end).map(|at| at + length));

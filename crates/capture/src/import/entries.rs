@@ -270,13 +270,13 @@ impl EntryWriter<'_> {
         }
     }
 
-    /// Returns whether Enter alone follows a text for a full-screen program.
+    /// Returns whether Enter alone follows text for a full-screen program.
     fn is_entered_on_screen(&self, index: usize) -> bool {
         let next = self.inputs.get(index + 1);
         next.is_some_and(|next| next.is_full_screen && matches!(next.text.as_str(), "\r" | "\n"))
     }
 
-    /// Returns whether an input is the Enter after a text for a full-screen program.
+    /// Returns whether an input is the Enter after text for a full-screen program.
     fn is_enter_of_text(&self, index: usize) -> bool {
         let before = index.checked_sub(1).map(|before| &self.inputs[before]);
         let is_text = |input: &RawInput| {

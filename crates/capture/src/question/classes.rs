@@ -17,7 +17,7 @@ use crate::template::stands_alone;
 
 use super::escape;
 
-/// Permitted variation of a text in the next run.
+/// Permitted variation of text in the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leeway {
     /// Every class: the answer is data, such as a port or a name.
@@ -101,7 +101,7 @@ fn group_length(pattern: &str) -> usize {
     end.map_or(pattern.len(), |end| end + 1)
 }
 
-/// Escapes a text, and replaces words that vary with their classes.
+/// Escapes text, and replaces words that vary with their classes.
 pub(super) fn generalise(text: &str, facts: &KnownFacts, leeway: Leeway) -> String {
     if leeway == Leeway::Nothing {
         let mut pattern = String::with_capacity(text.len() + 16);
@@ -135,7 +135,7 @@ pub(crate) fn replace_varying_words(pattern: String, facts: &KnownFacts) -> Stri
     facts.varying.iter().fold(pattern, replace)
 }
 
-/// Appends the words of a text to a pattern.
+/// Appends the words of text to a pattern.
 fn append_words(pattern: &mut String, text: &str, facts: &KnownFacts, leeway: Leeway) {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (mut rest, mut index) = (text, 0);
@@ -393,7 +393,7 @@ fn common_class(word: &str, other_word: &str) -> String {
 /// Ends of ordinal numbers.
 const ORDINAL_ENDS: [&str; 4] = ["st", "nd", "rd", "th"];
 
-/// Returns the length of the decimals at the beginning of a text. `None` for a version or an address, which has more
+/// Returns the length of the decimals at the beginning of text. `None` for a version or an address, which has more
 /// parts.
 fn decimals(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('.')?;
@@ -404,7 +404,7 @@ fn decimals(text: &str) -> Option<usize> {
     (length > 0 && is_last).then_some(1 + length)
 }
 
-/// Escapes a text, and generalises its numbers if `leeway` permits. A single digit in a word, as in `y1` and `utf8`,
+/// Escapes text, and generalises its numbers if `leeway` permits. A single digit in a word, as in `y1` and `utf8`,
 /// and an ordinal such as `2nd` remain.
 fn generalise_numbers(text: &str, leeway: Leeway) -> String {
     if leeway != Leeway::Data {

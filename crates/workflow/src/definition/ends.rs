@@ -2,7 +2,7 @@
 //!
 //! An action ends with one of a few [`OutcomeKind`]s. A run may end after an outcome that neither a transition nor
 //! `on_timeout` is certain to handle: it completes if the action succeeded and fails otherwise, as in `decide`. The
-//! contents of fields and screens are not known in advance, but a pattern either matches a text or does not.
+//! contents of fields and screens are not known in advance, but a pattern either matches text or does not.
 
 use super::State;
 use crate::condition::Condition;

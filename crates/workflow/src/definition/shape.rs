@@ -129,7 +129,7 @@ enum OnUnknown {
     Fail,
 }
 
-/// A list, or a text with one item per line; or an object with more keys.
+/// A list, or text with one item per line; or an object with more keys.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 enum AnyForEach {
@@ -142,7 +142,7 @@ enum AnyForEach {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ForEach {
-    /// A list, or a text with one item per line; variables are replaced
+    /// A list, or text with one item per line; variables are replaced
     items: Value,
     /// Variable of the current item (default item)
     r#as: Option<String>,

@@ -38,7 +38,7 @@ impl Format {
         }
     }
 
-    /// Returns whether a text has this format. Detects typing mistakes, but does not prove that the value exists.
+    /// Returns whether text has this format. Detects typing mistakes, but does not prove that the value exists.
     pub(super) fn holds(self, text: &str) -> bool {
         match self {
             Self::Email => text.split_once('@').is_some_and(|(name, host)| {
@@ -62,7 +62,7 @@ impl Format {
     }
 }
 
-/// Returns whether a text is a date such as `2026-01-31`.
+/// Returns whether text is a date such as `2026-01-31`.
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts[..] else { return false };
@@ -80,7 +80,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// Returns whether a text is a time such as `09:30:00Z`, with an optional fraction, and `Z` or an offset `+02:00`.
+/// Returns whether text is a time such as `09:30:00Z`, with an optional fraction, and `Z` or an offset `+02:00`.
 fn is_time(text: &str) -> bool {
     let Some(time) = text.get(..8) else { return false };
     let zone = text[8..].trim_start_matches(|character: char| character == '.' || character.is_ascii_digit());

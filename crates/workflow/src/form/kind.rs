@@ -39,7 +39,7 @@ impl Offered {
     }
 }
 
-/// Reads the constraints of a text.
+/// Reads the constraints of text.
 pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) -> Kind {
     let mut length = |key: &str| match about.get(key) {
         None | Some(Value::Null) => None,

@@ -87,7 +87,7 @@ impl<'p> Marks<'p> {
         self.placeholders.get(usize::try_from(u32::from(mark).checked_sub(u32::from(FIRST_MARK))?).ok()?).copied()
     }
 
-    /// Returns a text with its marks replaced by placeholders.
+    /// Returns text with its marks replaced by placeholders.
     fn unmark(&self, text: &str) -> String {
         let unmarked =
             |character: char| self.placeholder(character).map_or_else(|| character.to_string(), str::to_owned);

@@ -28,7 +28,7 @@ pub(super) fn value_text(value: &Value) -> String {
     legible(&value.to_string())
 }
 
-/// Returns a text, which may be JSON, with counts for long runs of blanks, and with codes for invisible characters and
+/// Returns text, which may be JSON, with counts for long runs of spaces, and with codes for invisible characters and
 /// for letters that look like Latin letters.
 pub(super) fn legible(text: &str) -> String {
     legible_characters(&characters(text))
@@ -74,7 +74,7 @@ fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
     }
 }
 
-/// Splits a text into its characters. An escape sequence counts as one character.
+/// Splits text into its characters. An escape sequence counts as one character.
 fn characters(text: &str) -> Vec<&str> {
     let (mut characters, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {

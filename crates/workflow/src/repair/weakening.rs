@@ -306,7 +306,7 @@ impl<'a> Comparison<'a> {
         if descriptions.is_empty() { String::new() } else { format!(", and then {}", descriptions.join(", or ")) }
     }
 
-    /// Returns the values that the patch gives to the variables in a text, with their sources, as the end of a
+    /// Returns the values that the patch gives to the variables in text, with their sources, as the end of a
     /// sentence.
     fn sources(&self, text: &str) -> String {
         let mut sentence = String::new();

@@ -93,7 +93,7 @@ pub(super) fn row(name: &str, property: &Value, is_required: bool) -> String {
     format!("| `{name}` | {} | {default} | {} |\n", type_name(property), cell(description))
 }
 
-/// Returns the alternative forms of a value, without null and without a text with a placeholder, which every parameter of
+/// Returns the alternative forms of a value, without null and without text with a placeholder, which every parameter of
 /// a machine accepts.
 fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
     let forms = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
@@ -146,17 +146,17 @@ pub(super) fn names(properties: &Map<String, Value>) -> String {
     properties.keys().map(|name| code(name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats a text as a cell of a table.
+/// Formats text as a cell of a table.
 pub(super) fn cell(text: &str) -> String {
     escape(text).replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Escapes HTML and emphasis in a text.
+/// Escapes HTML and emphasis in text.
 pub(super) fn escape(text: &str) -> String {
     text.replace('<', "\\<").replace('*', "\\*")
 }
 
-/// Formats a text as code, also within a table.
+/// Formats text as code, also within a table.
 pub(super) fn code(text: &str) -> String {
     let text = text.replace('|', "\\|");
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }

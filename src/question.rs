@@ -301,7 +301,7 @@ impl EchoOff {
         let mut mode_without_echo = original_mode.clone();
         mode_without_echo.local_modes.remove(LocalModes::ECHO);
         // Still echo the line end, so that the next output begins on a new line.
-        silent.local_modes.insert(LocalModes::ECHONL);
+        mode_without_echo.local_modes.insert(LocalModes::ECHONL);
         tcsetattr(io::stdin(), OptionalActions::Flush, &mode_without_echo).ok()?;
         Some(Self { original_mode })
     }

@@ -125,7 +125,7 @@ async fn check_server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Check
     checks
 }
 
-/// Maximum time for a server to end after its client has disconnected. A longer time causes a warning.
+/// Maximum time for a server to exit after its client has disconnected. A longer time causes a warning.
 const MAX_END_TIME: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
@@ -141,7 +141,7 @@ fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
         checks.add_warning(
             about,
             message,
-            "it should end as soon as its client disconnects; check the load of this computer",
+            "the server should exit as soon as its client disconnects; check the load of this computer",
         );
     } else {
         checks.add_good(about, message);

@@ -572,7 +572,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_end_of_a_piped_text_is_its_enter() {
+    fn trailing_newline_of_piped_text_is_enter() {
         for (text, typed) in
             [("a", "a\n"), ("a\n", "a\n"), ("a\r\n", "a\n"), ("a\n\n", "a\n\n"), ("", "\n"), ("\n", "\n")]
         {

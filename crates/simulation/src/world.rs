@@ -494,9 +494,10 @@ impl World {
             self.workers.push(WorkerProcess::start(&self.stage, stream).expect("the worker starts"));
         }
         let dials = std::mem::take(&mut *self.requests.dials.lock());
-        for near in dials {
-            let (far, relay_end) = UnixStream::pair().expect("a pair of sockets is available");
-            let connection = Connection::new(0, true, near, far).expect("the sockets support non-blocking mode");
+        for daemon_end in dials {
+            let (host_end, relay_end) = UnixStream::pair().expect("a pair of sockets is available");
+            let connection =
+                Connection::new(0, true, daemon_end, host_end).expect("the sockets support non-blocking mode");
             self.connections.push(connection);
             self.relays.spawn(computer::relay(relay_end, self.requests.clone()));
         }
@@ -523,10 +524,10 @@ impl World {
     fn join_connections(&mut self) {
         for host in &self.hosts {
             let Some(daemon_listener) = &host.daemon_listener else { continue };
-            while let Ok((near, _)) = daemon_listener.accept() {
-                let far = UnixStream::connect(&host.host_socket).expect("a live host listens");
-                let connection =
-                    Connection::new(host.number, false, near, far).expect("the sockets support non-blocking mode");
+            while let Ok((daemon_end, _)) = daemon_listener.accept() {
+                let host_end = UnixStream::connect(&host.host_socket).expect("a live host listens");
+                let connection = Connection::new(host.number, false, daemon_end, host_end)
+                    .expect("the sockets support non-blocking mode");
                 self.connections.push(connection);
                 self.stage.record_activity();
             }

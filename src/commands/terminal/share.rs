@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lifetime_has_a_unit() {
+    fn lifetime_requires_a_unit() {
         for (text, seconds) in [("90s", 90), ("30m", 1800), ("8h", 28_800), ("2d", 172_800)] {
             assert_eq!(parse_lifetime(text), Ok(seconds), "{text}");
         }

@@ -187,7 +187,7 @@ mod tests {
         let text = |old: &Value, new: &Value| change(Some(old), Some(new));
         assert_eq!(text(&json!("a"), &json!("b")), r#"was "a" and is "b""#);
         assert_eq!(text(&json!([1, 2]), &json!([2, 1])), "is in another order: it was [1,2] and is [2,1]");
-        let ordered = |text: &str| serde_json::from_str::<Value>(text).expect("an object");
+        let ordered = |text: &str| serde_json::from_str::<Value>(text).expect("the text is JSON");
         let (one, other) = (ordered(r#"{"a":1,"b":2}"#), ordered(r#"{"b":2,"a":1}"#));
         assert!(!is_same(Some(&one), Some(&other)) && is_same(Some(&one), Some(&one)));
         assert_eq!(text(&one, &other), r#"is in another order: it was {"a":1,"b":2} and is {"b":2,"a":1}"#);

@@ -164,7 +164,11 @@ fn another_agent_can_answer_a_judgement() {
     let starter = Agent::new(&home);
     let arguments = json!({"workflow_definition": judged_workflow(), "wait_seconds": 100});
     let (messages, waiting_run) = starter.start_call_with_progress("run_workflow", arguments).result_with_progress();
-    assert_eq!(messages.last().unwrap().1, "waits for an answer: What holds after state 'look'?", "{messages:?}");
+    assert_eq!(
+        messages.last().unwrap().1,
+        "waits for an answer: Which condition holds after state 'look'?",
+        "{messages:?}"
+    );
     assert_eq!(waiting_run["status"], "waiting", "{waiting_run}");
     assert_eq!(waiting_run["pending_gate"]["choices"], json!(["it is clean", "it is broken", "none of these"]));
     let run = waiting_run["run_id"].as_str().unwrap();

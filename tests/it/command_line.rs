@@ -112,9 +112,14 @@ fn gate_is_listed_shown_and_answered_by_its_number() {
     let run = start_until_gate(&agent);
 
     let list = home.run(&["gates", "list"]).expect_success();
-    for part in
-        [&run, "What holds after state 'judge'?", "│ it is 42", "1  it works", "2  it is broken", "3  none of these"]
-    {
+    for part in [
+        &run,
+        "Which condition holds after state 'judge'?",
+        "│ it is 42",
+        "1  it works",
+        "2  it is broken",
+        "3  none of these",
+    ] {
         assert!(list.contains(part), "no {part:?} in {list}");
     }
     let output = home.run(&["runs", "show", &run[..8]]).expect_success();

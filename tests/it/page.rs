@@ -133,7 +133,7 @@ impl PageHome {
     /// Plays a story with this input.
     fn play_with(&self, story: &str, input: &Value, mut respond: impl FnMut(&Self, &Value) -> Value) {
         let Some(mut player) = self.player(story, input) else {
-            return leave_out(&format!("the story {story} needs chromium; cargo xtask test installs it"));
+            return skip_test(&format!("the story {story} needs chromium; cargo xtask test installs it"));
         };
         let mut player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut answers = player.stdin.take().unwrap();
@@ -503,7 +503,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
         "run": waiting["run_id"], "gate": gate["gate_id"], "digest": gate["digest"],
     });
     let Some(player) = page.player("agent.mjs", &input) else {
-        return leave_out("the story agent.mjs needs chromium; cargo xtask test installs it");
+        return skip_test("the story agent.mjs needs chromium; cargo xtask test installs it");
     };
     // The browser runs in a terminal of the daemon, so it counts as the agent's whatever it claims.
     let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));

@@ -140,7 +140,7 @@ fn run_display_survives_disconnections() {
     let lines: Vec<String> = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
-    assert_eq!(lines[2], "? two sleep 1 s → unknown: the daemon ended meanwhile 0 µs");
+    assert_eq!(lines[2], "? two sleep 1 s → unknown: the daemon exited in the meantime 0 µs");
     assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "the times are those of the events");
     assert_eq!(lines.len(), 4, "{output}");
     assert_eq!(daemon.request_params("SUBSCRIBE").len(), run_events().len());

@@ -232,7 +232,7 @@ mod tests {
             (&["/opt/fish", "-il"], Kind::Fish),
         ];
         for (command, kind) in commands {
-            assert_eq!(prepared(command, Vec::new()).2.map(|agreed| agreed.kind), Some(kind), "{command:?}");
+            assert_eq!(prepare(command, Vec::new()).2.map(|agreed| agreed.kind), Some(kind), "{command:?}");
         }
     }
 
@@ -255,7 +255,7 @@ mod tests {
             &[],
         ];
         for command in commands {
-            let (arguments, environment, agreed) = prepared(command, Vec::new());
+            let (arguments, environment, agreed) = prepare(command, Vec::new());
             assert!(agreed.is_none(), "{command:?}");
             assert_eq!((arguments.len(), environment.len()), (command.len(), 0), "{command:?}");
         }

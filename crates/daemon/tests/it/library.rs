@@ -301,7 +301,7 @@ async fn ten_megabyte_definition_is_refused_at_once() {
     let (refusal, beside) = tokio::join!(author.create(long), author.create(machine("greet")));
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     assert_eq!(refusal.validation_errors.len(), 1, "{refusal:?}");
-    assert!(refusal.validation_errors[0].ends_with("at most 1048576 are read"), "{refusal:?}");
+    assert!(refusal.validation_errors[0].ends_with("more than the maximum of 1048576"), "{refusal:?}");
     assert!(beside.success, "{beside:?}");
     // An even longer definition cannot be sent at all.
     let mut longer = machine("longer");

@@ -330,8 +330,8 @@ fn form_fields_are_parts_of_the_result() {
     document["states"]["ask"]["transitions"][0]["condition"] = json!({"field_equals": {"count": 3}});
     document["states"]["ship"]["action"]["params"]["input_text"] =
         json!("{ask_version} x{ask_count} {answer} {ask_by}");
-    let start = Start { variables: fields(&json!({"what": "tea"})), ..start() };
-    let mut run = Machine::start_with(&document, start);
+    let tea_start = || Start { variables: fields(&json!({"what": "tea"})), ..start() };
+    let mut run = Machine::start_with(&document, tea_start());
     let form_schema = run.history.gate().unwrap().form().unwrap().clone();
     assert_eq!(form_schema["properties"]["version"]["title"], "Version of tea");
     let opens = run.last.effects.iter().any(|effect| matches!(effect, Effect::OpenGate { form: Some(_), .. }));
@@ -343,8 +343,7 @@ fn form_fields_are_parts_of_the_result() {
     assert!(try_answer(&mut run, r#"{"count": "3", "version": "1.2"}"#));
     assert_eq!(run.params()["input_text"], r#"1.2 x3 {"version":"1.2","count":3} ann"#);
     assert_eq!(History::from_iter(&run.events), run.history);
-    let start = Start { variables: fields(&json!({"what": "tea"})), ..start() };
-    let mut other = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), start);
+    let mut other = Machine::start_with(&asking_machine(&json!({"prompt": "?", "form": form})), tea_start());
     assert!(try_answer(&mut other, r#"{"version": "1"}"#));
     assert_eq!(other.history.variables().get("ask_count"), Some(&json!(2)), "its default");
 }

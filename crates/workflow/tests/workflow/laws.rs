@@ -262,9 +262,9 @@ proptest! {
                 break;
             }
             // The awaited effects were performed, and would be repeated after a restart.
-            asked.extend(decision.effects.iter().filter_map(asking));
+            asked.extend(decision.effects.iter().filter_map(awaited_step));
             prop_assert!(waited.iter().all(|step| asked.contains(step)));
-            prop_assert_eq!(resume(&history, now).iter().filter_map(asking).collect::<Vec<_>>(), waited);
+            prop_assert_eq!(resume(&history, now).iter().filter_map(awaited_step).collect::<Vec<_>>(), waited);
             now.0 += 1_000;
             input = next_input(&history, &script.next().expect("a cycle never ends"));
         }

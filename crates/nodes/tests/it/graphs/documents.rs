@@ -4,7 +4,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_nodes::{Node, NodeId};
 
-use crate::graphs::story::{graph_node, graph_of};
+use crate::graphs::execution::{graph_node, graph_of};
 
 fn problems(document: &Value) -> String {
     Node::parse(document).expect_err("the declaration is invalid").to_string()

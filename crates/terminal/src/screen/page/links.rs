@@ -90,7 +90,7 @@ mod tests {
             ("https://ex\u{e4}mple.org", false),
             ("", false),
         ] {
-            assert_eq!(Links::default().to(address).is_some(), is, "{address}");
+            assert_eq!(Links::default().get_or_insert(address).is_some(), is, "{address}");
         }
         assert!(is_link_address(&format!("https:{}", "x".repeat(MAX_ADDRESS_BYTES - 6))));
         assert!(!is_link_address(&format!("https:{}", "x".repeat(MAX_ADDRESS_BYTES - 5))));

@@ -25,7 +25,7 @@ pub(crate) fn hello(name: &str) -> Hello {
         person: name == "steplatch",
         // Under the program's own name, the surface is the command line. Other surfaces use their own names.
         surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
-        ..Hello::of_process(name)
+        ..Hello::for_process(name)
     }
 }
 

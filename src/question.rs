@@ -235,7 +235,7 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
 /// Formats the content to judge as lines: a screen, and the fields of the question.
 pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
-    let parts = gate.to_judge();
+    let parts = gate.context_to_judge();
     for (name, text) in &parts {
         let text = in_local_time(gate, name, text);
         // A single screen needs no name.

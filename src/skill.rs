@@ -10,7 +10,7 @@ mod standalone;
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use steplatch_protocol::VariableOfContract;
+use steplatch_protocol::ContractVariable;
 use steplatch_workflow::{Definition, State, tool};
 
 pub(crate) use name::SkillName;
@@ -37,7 +37,7 @@ pub(crate) struct Skill<'s> {
     /// Purpose of the workflow.
     pub(crate) description: Option<&'s str>,
     /// Arguments of the workflow.
-    pub(crate) arguments: &'s [VariableOfContract],
+    pub(crate) arguments: &'s [ContractVariable],
     /// The machine. `None` for a function.
     pub(crate) machine: Option<&'s Definition>,
     /// Times of the capture and the proof, if known (ISO 8601, UTC).
@@ -319,8 +319,8 @@ mod tests {
         Definition::parse(&document, &TerminalTools).unwrap()
     }
 
-    fn variable(name: &str, secret: bool) -> VariableOfContract {
-        VariableOfContract { name: name.to_owned(), required: true, secret, ..VariableOfContract::default() }
+    fn variable(name: &str, secret: bool) -> ContractVariable {
+        ContractVariable { name: name.to_owned(), required: true, secret, ..ContractVariable::default() }
     }
 
     #[test]

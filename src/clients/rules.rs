@@ -16,7 +16,7 @@ const ALLOW: &str = "allow";
 
 /// Returns the tools that only read.
 pub(super) fn reading_tools() -> impl Iterator<Item = &'static str> {
-    VERBS.iter().filter(|verb| verb.nature.read_only).filter_map(|verb| verb.tool)
+    VERBS.iter().filter(|verb| verb.traits.read_only).filter_map(|verb| verb.tool)
 }
 
 /// Returns the rules of all tools that only read.

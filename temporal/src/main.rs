@@ -112,7 +112,7 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
         api_key: arguments.api_key,
         key: arguments.key.unwrap_or_else(|| place.state().join("temporal.key")),
         program: arguments.program.unwrap_or_else(|| PathBuf::from("steplatch")),
-        hello: Hello { surface: Some("temporal".to_owned()), ..Hello::of_process("steplatch-temporal") },
+        hello: Hello { surface: Some("temporal".to_owned()), ..Hello::for_process("steplatch-temporal") },
         place,
         host: arguments.host,
         lost_after,

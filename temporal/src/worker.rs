@@ -478,7 +478,7 @@ mod tests {
             key: folder.join("temporal.key"),
             place: DaemonPaths::new(folder.to_owned(), folder.to_owned()),
             program: PathBuf::from("steplatch"),
-            hello: Hello::of_process("test"),
+            hello: Hello::for_process("test"),
             host: None,
             lost_after: Duration::from_secs(10),
             workflows: true,

@@ -119,7 +119,7 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
         "{huge_call}"
     );
     let refusal = long_call.refusal();
-    assert_eq!(refusal, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
+    assert_eq!(refusal, "create_workflow: the request takes 17 MB; at most 16 MB can be sent");
     let request = json!({"workflow_definition": sleeping_workflow("by_agent"), "colour": "red"});
     assert_eq!(
         agent.begin("create_workflow", request).refusal(),

@@ -166,9 +166,9 @@ impl RouteHandler {
     /// Adds the idempotency key of the header to the parameters.
     fn add_idempotency_key(&self, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), Refusal> {
         let Some(key) = idempotency_key(headers)? else { return Ok(()) };
-        let nature = self.route.info().nature;
+        let traits = self.route.info().traits;
         if !self.properties.contains_key(KEY_FIELD) {
-            return match nature.idempotent {
+            return match traits.idempotent {
                 // The verb itself is idempotent.
                 true => Ok(()),
                 false => Err(Refusal::invalid(

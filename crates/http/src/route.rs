@@ -274,7 +274,7 @@ mod tests {
                 assert!(!schema["properties"][field].is_null(), "{} has no {name}", route.verb);
             }
             assert_eq!(route.path_parameters().count() > 0, route.resource.is_some(), "{}", route.path);
-            let reads = route.info().nature.read_only;
+            let reads = route.info().traits.read_only;
             assert!(reads || route.method != Method::Get, "{} changes something", route.path);
         }
     }

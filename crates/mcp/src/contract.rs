@@ -70,7 +70,7 @@ impl Contract {
     #[must_use]
     pub fn new(daemon: ReconnectingClient) -> Self {
         // Use a separate connection, because watching the list of tools belongs to no client's call.
-        let registry = Registry::new(daemon.apart("mcp tools"));
+        let registry = Registry::new(daemon.with_own_connection("mcp tools"));
         Self { registry, elicitor: Elicitor::default(), clients: ClientPool::new(daemon) }
     }
 

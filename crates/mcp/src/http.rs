@@ -60,7 +60,7 @@ pub type HttpService<O> = StreamableHttpService<Server<O>, Sessions>;
 /// Offers the contract to MCP clients. The service is cheap to clone; all clones share one state.
 #[must_use]
 pub fn http_service(daemon: ReconnectingClient, options: HttpOptions) -> HttpService<Contract> {
-    let seals = Seals::new(Some(daemon.place().state().to_owned()));
+    let seals = Seals::new(Some(daemon.paths().state().to_owned()));
     service(Shared { offer: Contract::new(daemon), seals }, options)
 }
 

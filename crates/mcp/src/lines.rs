@@ -32,7 +32,7 @@ pub(crate) struct Lines<R, W> {
 impl<R: AsyncBufRead + Unpin, W> Lines<R, W> {
     /// Creates a transport that reads lines of at most `max_bytes` bytes.
     pub(crate) fn new(input: R, output: W, max_bytes: usize) -> Self {
-        Self { lines: LineReader::with_longest(input, max_bytes), out: Arc::new(Mutex::new(output)), fault_count: 0 }
+        Self { lines: LineReader::with_max_bytes(input, max_bytes), out: Arc::new(Mutex::new(output)), fault_count: 0 }
     }
 }
 

@@ -30,7 +30,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
     let transport = Lines::new(BufReader::new(input), output, MAX_MESSAGE_BYTES);
-    let seals = Seals::new(Some(daemon.place().state().to_owned()));
+    let seals = Seals::new(Some(daemon.paths().state().to_owned()));
     let shared = Shared { offer: Contract::new(daemon.clone()), seals };
     let server = Server::new(Arc::new(shared), ended.clone());
     // Connect early, so that the first call finds the connection ready.

@@ -28,7 +28,7 @@ impl Workflows {
         if let Err(error) = verb.name.parse::<WorkflowName>() {
             return refusal(format!("'{}' is not a valid workflow name: {error}", verb.name));
         }
-        let range = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
+        let range = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last_commands };
         let mut logs = Vec::with_capacity(verb.session_ids.len());
         for session_id in &verb.session_ids {
             match sessions.session_log(session_id, range.clone()).await {
@@ -36,15 +36,15 @@ impl Workflows {
                 Err(error) => return refusal(error),
             }
         }
-        if !verb.against.is_empty() && verb.against.len() != logs.len() + verb.imported.len() {
+        if !verb.compare_with.is_empty() && verb.compare_with.len() != logs.len() + verb.imported.len() {
             return refusal(format!(
                 "against names {} terminals for a capture of {}: name as many, in the same order",
-                verb.against.len(),
+                verb.compare_with.len(),
                 logs.len() + verb.imported.len()
             ));
         }
-        let mut comparison_logs = Vec::with_capacity(verb.against.len());
-        for session_id in &verb.against {
+        let mut comparison_logs = Vec::with_capacity(verb.compare_with.len());
+        for session_id in &verb.compare_with {
             if verb.session_ids.contains(session_id) {
                 return refusal(format!(
                     "'{session_id}' is captured and compared with: name another terminal in against"
@@ -83,7 +83,7 @@ impl Workflows {
             description: verb.description.clone().or_else(|| Some(format!("Captured from {}", sources.join(", ")))),
             name: Some(verb.name.clone()),
             argument_values: verb.inputs.clone().into_iter().collect(),
-            keep_read_only_commands: verb.keep,
+            keep_read_only_commands: verb.keep_read_only_commands,
             expected_files: verb.expect.clone(),
             compare_with: comparison_logs,
         };

@@ -6,9 +6,9 @@ use steplatch_access::Caller;
 use steplatch_diagram::mermaid;
 use steplatch_library::{Author, CreateError, Entry, Library, LookupError, Metadata, Status, Stored};
 use steplatch_protocol::{
-    BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
-    DescribeWorkflowReply, DrawWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows,
-    ListWorkflowsReply, VariableOfContract, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
+    BrokenWorkflow, ContractVariable, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply,
+    DescribeWorkflow, DescribeWorkflowReply, DrawWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply,
+    ListWorkflows, ListWorkflowsReply, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
 };
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{
@@ -390,8 +390,8 @@ pub(super) fn describe_machine(library: &Library, stored: Stored) -> DescribeWor
 }
 
 /// Returns the variables of a contract, with their schemas from the author's document.
-fn contract(contract: &Contract, document: &Value) -> Vec<VariableOfContract> {
-    let variable = contract.iter().map(|variable| VariableOfContract {
+fn contract(contract: &Contract, document: &Value) -> Vec<ContractVariable> {
+    let variable = contract.iter().map(|variable| ContractVariable {
         name: variable.name().to_owned(),
         description: variable.description().map(str::to_owned),
         required: variable.is_required() && variable.default().is_none(),

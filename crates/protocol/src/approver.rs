@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A passphrase on its way. It is in no log: its debug output is redacted.
+/// A passphrase in transit. Its debug output is redacted, so that no log contains it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Passphrase(pub String);
@@ -16,7 +16,7 @@ impl fmt::Debug for Passphrase {
     }
 }
 
-/// Report whether the gates of people need a passphrase.
+/// Report the requirements for people's answers to gates.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetApprover {}
 
@@ -29,19 +29,19 @@ pub struct GetApproverReply {
     /// True if a passphrase is set
     #[serde(default)]
     pub is_set: bool,
-    /// Time at which it was set (ISO 8601, UTC)
+    /// Time at which the passphrase was set (ISO 8601, UTC)
     pub since: Option<String>,
-    /// The weakest proof of a person that gates accept: none, dialog, terminal, passphrase or passkey
+    /// Weakest proof of a person that gates accept: none, dialog, terminal, passphrase or passkey
     pub requires: Option<String>,
-    /// The setting gates.require, if it is weaker: it counts once a person has confirmed it
+    /// The setting gates.require, if it is weaker: it takes effect once a person has confirmed it
     pub unconfirmed: Option<String>,
     /// Minutes for which a tab of the page may keep the passphrase (gates.remember_minutes); absent if that is off
     pub remember_minutes: Option<u64>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Set the passphrase that the gates of people need from now on, or remove it. The current one is required first.
+/// Set the passphrase that people's answers to gates require, or remove it. The current passphrase is required first.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetApprover {
@@ -55,7 +55,7 @@ pub struct SetApprover {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetApproverReply {
-    /// True if the change was made
+    /// True if the passphrase was changed
     pub success: bool,
     /// True if a passphrase is set now
     #[serde(default)]
@@ -63,13 +63,14 @@ pub struct SetApproverReply {
     /// True if the current passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
-    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    /// Seconds until a passphrase is checked again; set if this one was not checked because of earlier wrong ones
     pub retry_after_seconds: Option<u64>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Confirm a weaker setting gates.require, so that it counts: only a person does, and waiting questions keep their requirement.
+/// Confirm a weaker setting gates.require, so that it takes effect. Only a person can confirm it, and open gates keep
+/// their requirement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LowerRequirement {
     /// The approver's passphrase, if one is set
@@ -81,20 +82,20 @@ pub struct LowerRequirement {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LowerRequirementReply {
-    /// True if the setting counts
+    /// True if the setting is in effect
     pub success: bool,
-    /// The weakest proof of a person that gates accept
+    /// Weakest proof of a person that gates accept
     pub requires: Option<String>,
     /// True if the passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
-    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    /// Seconds until a passphrase is checked again; set if this one was not checked because of earlier wrong ones
     pub retry_after_seconds: Option<u64>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Unlock the runs that wait for a person and are locked since the daemon was restarted.
+/// Unlock the runs that wait for a person and have been locked since the daemon restarted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct UnlockRuns {
     /// The approver's passphrase
@@ -108,15 +109,15 @@ pub struct UnlockRuns {
 pub struct UnlockRunsReply {
     /// True if no run is locked now
     pub success: bool,
-    /// Runs that were locked and continue
+    /// Number of unlocked runs, which continue
     #[serde(default)]
     pub runs: usize,
     /// True if the passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
-    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    /// Seconds until a passphrase is checked again; set if this one was not checked because of earlier wrong ones
     pub retry_after_seconds: Option<u64>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passphrase_is_sent_but_not_printed() {
+    fn passphrase_is_serialized_but_not_in_debug_output() {
         let verb = SetApprover { passphrase: Some(Passphrase("correct horse".to_owned())), current: None };
         assert_eq!(serde_json::to_string(&verb).unwrap(), r#"{"passphrase":"correct horse"}"#);
         assert!(!format!("{verb:?}").contains("horse"));

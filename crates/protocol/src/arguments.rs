@@ -1,6 +1,6 @@
 //! Tolerant parsing of the parameters of a verb.
 //!
-//! Models send numbers as text, lists as text, `null` for omitted fields, and wrap all parameters in `{"request": …}`.
+//! Models send numbers and lists as strings, `null` for omitted fields, and wrap all parameters in `{"request": …}`.
 //! Values with a clear meaning are converted; others are refused with the field's name and the values that it accepts.
 //! Names from other programs ([`SYNONYMS`]) are replaced by ours, with a warning. Any other unknown field is ignored
 //! with a warning by verbs that only read, and refused by all others, which would otherwise do something unintended.
@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::Verb;
 
-/// Parsed parameters.
+/// A verb with its parsed parameters.
 #[derive(Debug)]
-pub struct Read<V> {
+pub struct ParsedVerb<V> {
     /// The verb with its parameters.
     pub verb: V,
     /// Warnings in whole sentences, about parameters that were ignored or renamed.
@@ -36,7 +36,7 @@ impl InvalidArguments {
 ///
 /// # Errors
 /// If a required field is missing or a value is invalid. Lists all problems.
-pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
+pub fn read<V: Verb>(parameters: Value) -> Result<ParsedVerb<V>, InvalidArguments> {
     let schema = V::schema();
     let mut fields = unwrap_request(parameters)?;
     let mut warnings = Vec::new();
@@ -52,11 +52,11 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
                         let inserted = convert_value(as_list(meaning, value), &known[meaning])
                             .map(|value| fields.insert(meaning.to_owned(), value));
                         match inserted {
-                            Ok(_) => warnings.push(format!("'{name}' was taken as '{meaning}'")),
+                            Ok(_) => warnings.push(format!("'{name}' was interpreted as '{meaning}'")),
                             Err(problem) => problems.push(format!("{name} {problem}")),
                         }
                     }
-                    _ if V::NATURE.read_only => {
+                    _ if V::TRAITS.read_only => {
                         warnings.push(format!("ignored {}", describe_unknown_field(&name, known)));
                     }
                     _ => problems.push(describe_unknown_field(&name, known)),
@@ -85,7 +85,7 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
     }
     let verb =
         serde_json::from_value(Value::Object(fields)).map_err(|error| InvalidArguments::single(error.to_string()))?;
-    Ok(Read { verb, warnings })
+    Ok(ParsedVerb { verb, warnings })
 }
 
 /// Checks parameters against a verb's schema without parsing them. Returns each problem with the name of its field.
@@ -152,7 +152,7 @@ fn unwrap_request(parameters: Value) -> Result<Map<String, Value>, InvalidArgume
                     Ok(other) => {
                         Err(InvalidArguments::single(format!("request must be an object, not {}", type_name(&other))))
                     }
-                    Err(error) => Err(InvalidArguments::single(format!("request is text but not JSON: {error}"))),
+                    Err(error) => Err(InvalidArguments::single(format!("request is a string but not JSON: {error}"))),
                 },
                 Some(Value::Object(inner)) => Ok(inner),
                 Some(Value::Null) => Ok(Map::new()),
@@ -208,9 +208,9 @@ fn as_list(name: &str, value: Value) -> Value {
     }
 }
 
-/// Returns our field for the synonym `name`, with the value in our unit.
+/// Returns the field that the synonym `name` means, with the value in its unit.
 fn resolve_synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
-    let meaning = meaning_of(name, known)?;
+    let meaning = field_for_synonym(name, known)?;
     let value = match name.strip_suffix("_ms").and_then(|_| parse_number(&value)?.as_f64()) {
         Some(milliseconds) => serde_json::Number::from_f64(milliseconds / 1000.0).map_or(value, Value::Number),
         None => value,
@@ -218,26 +218,26 @@ fn resolve_synonym(name: &str, value: Value, known: &Map<String, Value>) -> Opti
     Some((meaning, value))
 }
 
-/// Describes an unknown field, with the most similar known field or else a list of all.
+/// Describes an unknown field, with the most similar known field or a list of all fields.
 fn describe_unknown_field(name: &str, known: &Map<String, Value>) -> String {
-    let shown: String = name.chars().take(60).collect();
+    let short_name: String = name.chars().take(60).collect();
     match most_similar_field(name, known) {
-        Some(candidate) => format!("unknown field '{shown}', did you mean '{candidate}'?"),
-        None if known.is_empty() => format!("unknown field '{shown}', there are no fields"),
+        Some(candidate) => format!("unknown field '{short_name}', did you mean '{candidate}'?"),
+        None if known.is_empty() => format!("unknown field '{short_name}', there are no fields"),
         None => {
             let fields: Vec<&str> = known.keys().map(String::as_str).collect();
-            format!("unknown field '{shown}', the fields are {}", fields.join(", "))
+            format!("unknown field '{short_name}', the fields are {}", fields.join(", "))
         }
     }
 }
 
-/// Returns the known field that `name` probably means: its synonym, else the field with the most similar name.
+/// Returns the known field that `name` probably means: by [`SYNONYMS`], or the field with the most similar name.
 fn suggest_field<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
-    meaning_of(name, known).or_else(|| most_similar_field(name, known))
+    field_for_synonym(name, known).or_else(|| most_similar_field(name, known))
 }
 
 /// Returns the known field for `name` in [`SYNONYMS`].
-fn meaning_of(name: &str, known: &Map<String, Value>) -> Option<&'static str> {
+fn field_for_synonym(name: &str, known: &Map<String, Value>) -> Option<&'static str> {
     let synonym = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning));
     synonym.map(|(_, meaning)| *meaning)
 }
@@ -252,7 +252,7 @@ fn most_similar_field<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// Problem of a value. The text follows the name of its field.
+/// Problem of a value. The message follows the field name.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
     /// The value has the wrong type, or is not among the choices.
@@ -260,18 +260,18 @@ enum ValueError {
     Wrong {
         /// Values that the field accepts.
         expected: String,
-        /// The value, shortened for people.
+        /// The value, shortened for display.
         actual: String,
     },
     /// An item of a list is invalid.
-    #[error("holds what {0}")]
+    #[error("has an item that {0}")]
     Item(Box<Self>),
-    /// The text for an object is not JSON.
-    #[error("is text but not JSON: {0}")]
+    /// The string for an object is not JSON.
+    #[error("is a string but not JSON: {0}")]
     NotJson(serde_json::Error),
-    /// An object of convert_to_texts holds a value that is not text.
-    #[error("must hold text under '{name}', not {actual}")]
-    NotText {
+    /// A value of an object of strings is not a string.
+    #[error("must have strings as values; '{name}' is {actual}")]
+    NotString {
         /// The key of the value.
         name: String,
         /// The type of the value.
@@ -316,7 +316,7 @@ fn convert_value(value: Value, schema: &Value) -> Result<Value, ValueError> {
         (Some("boolean"), Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(false.into()),
         (Some("boolean"), value) if !value.is_boolean() => wrong_value(&value, "true or false"),
         (Some("string"), value) => match (schema["enum"].as_array(), value.as_str()) {
-            (_, None) => wrong_value(&value, "text"),
+            (_, None) => wrong_value(&value, "a string"),
             (Some(choices), Some(_)) if !choices.contains(&value) => {
                 let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).collect();
                 wrong_value(&value, &format!("one of {}", choices.join(", ")))
@@ -337,20 +337,20 @@ fn convert_value(value: Value, schema: &Value) -> Result<Value, ValueError> {
             Ok(_) => wrong_value(&Value::String(text), "an object"),
             Err(error) => Err(ValueError::NotJson(error)),
         },
-        (Some("object"), Value::Object(fields)) => convert_to_texts(fields, schema).map(Value::Object),
+        (Some("object"), Value::Object(fields)) => stringify_values(fields, schema).map(Value::Object),
         (Some("object"), value) => wrong_value(&value, "an object"),
         (_, value) => Ok(value),
     }
 }
 
-/// Converts numbers and booleans to text in an object whose values must be text.
-fn convert_to_texts(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, ValueError> {
+/// Converts numbers and booleans to strings in an object whose values must be strings.
+fn stringify_values(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, ValueError> {
     if schema["additionalProperties"]["type"] == "string" {
         for (name, value) in &mut fields {
             match value {
                 Value::String(_) => {}
                 Value::Number(_) | Value::Bool(_) => *value = Value::String(value.to_string()),
-                other => return Err(ValueError::NotText { name: name.clone(), actual: type_name(other) }),
+                other => return Err(ValueError::NotString { name: name.clone(), actual: type_name(other) }),
             }
         }
     }
@@ -366,7 +366,7 @@ fn parse_integer(value: &Value) -> Option<i64> {
 }
 
 fn integer_from_f64(number: f64) -> Option<i64> {
-    // Beyond 2^53 a double does not identify one whole number.
+    // Beyond 2^53 a double does not represent each integer.
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
@@ -392,7 +392,7 @@ fn type_name(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
@@ -416,9 +416,9 @@ mod tests {
         RunWorkflow, SendInput,
     };
 
-    fn refused<V: Verb>(parameters: Value) -> Vec<String> {
+    fn problems<V: Verb>(parameters: Value) -> Vec<String> {
         match read::<V>(parameters) {
-            Ok(_) => panic!("was taken"),
+            Ok(_) => panic!("the parameters were accepted"),
             Err(error) => error.problems,
         }
     }
@@ -430,14 +430,14 @@ mod tests {
             json!({"request": {"session_id": "s", "input_text": "ls\n"}}),
             json!({"request": "{\"session_id\": \"s\", \"input_text\": \"ls\\n\"}"}),
         ] {
-            let read = read::<SendInput>(parameters).unwrap();
-            assert_eq!((read.verb.session_id.as_str(), read.verb.input_text.as_str()), ("s", "ls\n"));
-            assert!(read.warnings.is_empty());
+            let input = read::<SendInput>(parameters).unwrap();
+            assert_eq!((input.verb.session_id.as_str(), input.verb.input_text.as_str()), ("s", "ls\n"));
+            assert!(input.warnings.is_empty());
         }
     }
 
     #[test]
-    fn missing_and_null_parameters_take_defaults() {
+    fn missing_and_null_parameters_have_defaults() {
         for parameters in [Value::Null, json!({}), json!({"request": {}}), json!({"cols": null, "environment": null})] {
             let verb = read::<OpenTerminal>(parameters).unwrap().verb;
             assert_eq!((verb.shell.as_str(), verb.cols, verb.rows, verb.wait_ready), ("bash", 120, 40, true));
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_lists_and_booleans_may_be_text() {
+    fn numbers_lists_and_booleans_may_be_strings() {
         let parameters = json!({"cols": "80", "rows": 24.0, "wait_ready": "False", "command": "[\"ls\", \"-l\"]"});
         let verb = read::<OpenTerminal>(parameters).unwrap().verb;
         assert_eq!((verb.cols, verb.rows, verb.wait_ready), (80, 24, false));
@@ -462,66 +462,66 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_named_with_its_field() {
+    fn every_problem_names_its_field() {
         assert_eq!(
-            refused::<OpenTerminal>(json!({"cols": "wide", "rows": 1, "environment": {"A": []}, "wait_ready": 2})),
+            problems::<OpenTerminal>(json!({"cols": "wide", "rows": 1, "environment": {"A": []}, "wait_ready": 2})),
             [
                 "cols must be a whole number, not 'wide'",
                 "rows must be between 2 and 1000, not 1",
-                "environment must hold text under 'A', not a list",
+                "environment must have strings as values; 'A' is a list",
                 "wait_ready must be true or false, not 2",
             ]
         );
-        assert_eq!(refused::<OpenTerminal>(json!([1])), ["parameters must be an object, not a list"]);
+        assert_eq!(problems::<OpenTerminal>(json!([1])), ["parameters must be an object, not a list"]);
         assert_eq!(
-            refused::<SendInput>(json!({"request": "{"}))[0].split(':').next(),
-            Some("request is text but not JSON")
+            problems::<SendInput>(json!({"request": "{"}))[0].split(':').next(),
+            Some("request is a string but not JSON")
         );
     }
 
     #[test]
     fn unknown_choice_lists_the_choices() {
         assert_eq!(
-            refused::<AwaitOutput>(json!({"session_id": "s", "until": "forever"})),
+            problems::<AwaitOutput>(json!({"session_id": "s", "until": "forever"})),
             ["until must be one of match, prompt, input, exit, quiet, not 'forever'"]
         );
     }
 
     #[test]
-    fn misspelt_field_of_a_reading_verb_is_reported_and_ignored() {
-        let read = read::<AwaitOutput>(json!({"session_id": "s", "patern": "x"})).unwrap();
-        assert_eq!(read.warnings, ["ignored unknown field 'patern', did you mean 'pattern'?"]);
-        assert_eq!(read.verb.pattern, "");
+    fn read_only_verb_ignores_unknown_field_with_a_warning() {
+        let wait = read::<AwaitOutput>(json!({"session_id": "s", "patern": "x"})).unwrap();
+        assert_eq!(wait.warnings, ["ignored unknown field 'patern', did you mean 'pattern'?"]);
+        assert_eq!(wait.verb.pattern, "");
     }
 
     #[test]
-    fn unknown_field_of_a_changing_verb_is_refused() {
+    fn other_verb_refuses_unknown_field() {
         assert_eq!(
-            refused::<SendInput>(json!({"session_id": "s", "input_txt": "x"})),
+            problems::<SendInput>(json!({"session_id": "s", "input_txt": "x"})),
             ["unknown field 'input_txt', did you mean 'input_text'?"]
         );
         assert_eq!(
-            refused::<SendInput>(json!({"sesion_id": "s"})),
+            problems::<SendInput>(json!({"sesion_id": "s"})),
             ["unknown field 'sesion_id', did you mean 'session_id'?", "session_id is required"]
         );
-        let [refused] = refused::<RunCommand>(json!({"command": "ls", "enter": true})).try_into().unwrap();
+        let [problem] = problems::<RunCommand>(json!({"command": "ls", "enter": true})).try_into().unwrap();
         assert!(
-            refused.starts_with("unknown field 'enter', the fields are ") && refused.contains("command"),
-            "{refused}"
+            problem.starts_with("unknown field 'enter', the fields are ") && problem.contains("command"),
+            "{problem}"
         );
     }
 
     #[test]
-    fn field_name_of_other_programs_is_accepted_and_reported() {
-        let taken = read::<RunCommand>(json!({"cmd": "ls", "cwd": "/", "timeout_ms": "1500"})).unwrap();
-        assert_eq!((taken.verb.command.as_str(), taken.verb.working_directory.as_deref()), ("ls", Some("/")));
-        assert!((taken.verb.timeout - 1.5).abs() < f64::EPSILON);
+    fn synonym_is_accepted_with_a_warning() {
+        let command = read::<RunCommand>(json!({"cmd": "ls", "cwd": "/", "timeout_ms": "1500"})).unwrap();
+        assert_eq!((command.verb.command.as_str(), command.verb.working_directory.as_deref()), ("ls", Some("/")));
+        assert!((command.verb.timeout - 1.5).abs() < f64::EPSILON);
         assert_eq!(
-            taken.warnings,
+            command.warnings,
             [
-                "'cmd' was taken as 'command'",
-                "'cwd' was taken as 'working_directory'",
-                "'timeout_ms' was taken as 'timeout'"
+                "'cmd' was interpreted as 'command'",
+                "'cwd' was interpreted as 'working_directory'",
+                "'timeout_ms' was interpreted as 'timeout'"
             ]
         );
         let keys = |value: Value| read::<SendInput>(json!({"session_id": "s", "keys": value})).unwrap().verb.keys;
@@ -529,24 +529,24 @@ mod tests {
         assert_eq!(keys(json!("[\"up\", \"enter\"]")), keys(json!(["up", "enter"])));
         let run = read::<RunWorkflow>(json!({"workflow": "build", "arguments": {"A": "1"}})).unwrap().verb;
         assert_eq!(run.workflow_name.as_deref(), Some("build"));
-        assert_eq!(run.initial_variables.map(|given| given.len()), Some(1));
-        let described = read::<DescribeWorkflow>(json!({"workflow_name": "build"})).unwrap().verb;
-        let deleted = read::<DeleteWorkflow>(json!({"workflow_name": "build"})).unwrap().verb;
-        assert_eq!((described.name.as_str(), deleted.name.as_str()), ("build", "build"));
-        let listed = read::<ListWorkflowRuns>(json!({"status": "failed"})).unwrap().verb;
-        assert_eq!(listed.state.as_deref(), Some("failed"));
-        let captured =
+        assert_eq!(run.initial_variables.map(|variables| variables.len()), Some(1));
+        let describe = read::<DescribeWorkflow>(json!({"workflow_name": "build"})).unwrap().verb;
+        let delete = read::<DeleteWorkflow>(json!({"workflow_name": "build"})).unwrap().verb;
+        assert_eq!((describe.name.as_str(), delete.name.as_str()), ("build", "build"));
+        let list = read::<ListWorkflowRuns>(json!({"status": "failed"})).unwrap().verb;
+        assert_eq!(list.state.as_deref(), Some("failed"));
+        let session_ids =
             |name: &str| read::<CaptureWorkflow>(json!({name: "build", "name": "x"})).unwrap().verb.session_ids;
         assert_eq!(
-            (captured("session_id"), captured("terminal")),
+            (session_ids("session_id"), session_ids("terminal")),
             (vec!["build".to_owned()], vec!["build".to_owned()])
         );
         // Our own name takes precedence, and the other one is then unknown.
-        let [refused_text] =
-            refused::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();
-        assert!(refused_text.starts_with("unknown field 'text', the fields are "), "{refused_text}");
+        let [problem] =
+            problems::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();
+        assert!(problem.starts_with("unknown field 'text', the fields are "), "{problem}");
         assert_eq!(
-            refused::<RunCommand>(json!({"command": "ls", "timeout_ms": -1})),
+            problems::<RunCommand>(json!({"command": "ls", "timeout_ms": -1})),
             ["timeout_ms must be between 0.1 and 3600, not -0.001"]
         );
     }

@@ -1,8 +1,8 @@
 //! Short form of the reply about a run.
 //!
 //! A model pays for every byte of a reply, and the log of a run repeats screens and variables in every entry. The short
-//! form keeps every key of a reply. A log entry holds the action and the changes of its state. Long texts are cut to a
-//! line. Screens are omitted, except the last one of a run that failed.
+//! form keeps every key of a reply. A log entry holds the action and the changes of its state. Long strings are cut to
+//! one line. Screens are omitted, except the last one of a run that failed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::RunReply;
 
-/// Maximum number of characters of a text.
+/// Maximum string length, in characters.
 const MAX_LINE_CHARS: usize = 100;
 
 /// Maximum number of log entries from the beginning.
@@ -22,7 +22,7 @@ const MAX_LAST_ENTRIES: usize = 16;
 /// Maximum size of one object in bytes.
 const MAX_OBJECT_BYTES: usize = 400;
 
-/// Maximum number of names of workflows.
+/// Maximum number of workflow names.
 const MAX_WORKFLOWS: usize = 5;
 
 /// Fields of a result that are omitted: large, constant, or meaningful only to the daemon.
@@ -96,11 +96,11 @@ fn short_log(log: Vec<Value>) -> Vec<Value> {
             _ => entries.push(short_entry(entry)),
         }
     }
-    let left_out = entries.len().saturating_sub(MAX_FIRST_ENTRIES + MAX_LAST_ENTRIES);
-    if left_out > 0 {
-        let note = json!({"left_out": format!("{left_out} entries; get_run with detail=full has them")});
+    let omitted_count = entries.len().saturating_sub(MAX_FIRST_ENTRIES + MAX_LAST_ENTRIES);
+    if omitted_count > 0 {
+        let note = json!({"left_out": format!("{omitted_count} entries; get_run with detail=full has them")});
         let note = note.as_object().cloned().unwrap_or_default();
-        entries.splice(MAX_FIRST_ENTRIES..MAX_FIRST_ENTRIES + left_out, [note]);
+        entries.splice(MAX_FIRST_ENTRIES..MAX_FIRST_ENTRIES + omitted_count, [note]);
     }
     entries.into_iter().map(Value::Object).collect()
 }
@@ -158,10 +158,11 @@ fn is_success_value(name: &str, value: &Value) -> bool {
     (name.ends_with("_timed_out") && *value == false) || (name.ends_with("_exit_code") && *value == 0)
 }
 
-/// Shortens variables, without those that tell a reader nothing.
-fn short_variables(all: Map<String, Value>) -> Map<String, Value> {
+/// Shortens variables, without those that add nothing.
+fn short_variables(variables: Map<String, Value>) -> Map<String, Value> {
     short_object(
-        all.into_iter()
+        variables
+            .into_iter()
             .filter(|(name, value)| {
                 !is_standard_variable(name) && !is_empty_value(value) && !is_success_value(name, value)
             })
@@ -180,16 +181,16 @@ fn is_empty_value(value: &Value) -> bool {
 }
 
 fn short_entry(entry: Map<String, Value>) -> Map<String, Value> {
-    let keep = |(name, value): (String, Value)| match name.as_str() {
+    let short_field = |(name, value): (String, Value)| match name.as_str() {
         "timestamp" | "variables" | "validation_result" => None,
         // Keep errors whole.
         "error" => Some((name, value)),
         _ => Some((name, short_value(value))),
     };
-    entry.into_iter().filter_map(keep).collect()
+    entry.into_iter().filter_map(short_field).collect()
 }
 
-/// Cuts the texts of an object to a line, and drops fields beyond [`MAX_OBJECT_BYTES`].
+/// Cuts the strings of an object to one line, and drops fields beyond [`MAX_OBJECT_BYTES`].
 fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
     let field_count = fields.len();
     let mut short = Map::new();
@@ -203,8 +204,8 @@ fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
         short.insert(name, value);
     }
     if short.len() < field_count {
-        let left_out = field_count - short.len();
-        short.insert("…".to_owned(), format!("{left_out} more; get_run with detail=full has them").into());
+        let omitted_count = field_count - short.len();
+        short.insert("…".to_owned(), format!("{omitted_count} more; get_run with detail=full has them").into());
     }
     short
 }
@@ -220,11 +221,11 @@ fn short_value(value: Value) -> Value {
     }
 }
 
-/// Returns the last line of a text, cut to [`MAX_LINE_CHARS`] characters. `…` marks omitted text.
+/// Returns the last line of `text`, cut to [`MAX_LINE_CHARS`] characters. `…` marks omitted text.
 fn last_line(text: &str) -> String {
     let trimmed = text.trim_end();
     let (line, is_cut) = match trimmed.rsplit_once('\n') {
-        Some((_, last)) => (last, true),
+        Some((_, line)) => (line, true),
         None => (trimmed, false),
     };
     let is_long = line.chars().count() > MAX_LINE_CHARS;
@@ -233,10 +234,10 @@ fn last_line(text: &str) -> String {
 }
 
 fn short_list(mut names: Vec<String>) -> Vec<String> {
-    let more = names.len().saturating_sub(MAX_WORKFLOWS);
-    if more > 0 {
+    let omitted_count = names.len().saturating_sub(MAX_WORKFLOWS);
+    if omitted_count > 0 {
         names.truncate(MAX_WORKFLOWS);
-        names.push(format!("… {more} more: list_workflows"));
+        names.push(format!("… {omitted_count} more: list_workflows"));
     }
     names
 }
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn brief_run_takes_two_kilobytes_and_any_run_at_most_six() {
+    fn short_reply_size_is_bounded() {
         let size = |states| serde_json::to_string(&reply(states).shortened()).map_or(0, |text| text.len());
         assert!(size(8) <= 2048, "{} bytes", size(8));
         assert!(size(60) <= 6144, "{} bytes", size(60));
@@ -282,19 +283,19 @@ mod tests {
     }
 
     #[test]
-    fn state_shows_its_changes_and_its_next_state() {
+    fn log_entry_has_its_changes_and_next_state() {
         let short = reply(2).shortened();
         assert_eq!(short.execution_log[0].get("taken_over"), None);
-        let mut earlier = reply(2);
-        earlier.execution_log[0]["taken_over"] = true.into();
-        assert_eq!(earlier.shortened().execution_log[0]["taken_over"], true, "an earlier run performed it");
+        let mut rerun = reply(2);
+        rerun.execution_log[0]["taken_over"] = true.into();
+        assert_eq!(rerun.shortened().execution_log[0]["taken_over"], true, "an earlier run executed the state");
         let entry = json!({"state": "state_1", "tool": "await_output", "elapsed_time": 0.123,
             "variables_after": {"STEP_1": "value 1"}, "next_state": "state_2",
             "result": {"match_text": "ready", "exit_code": 0, "reason": "match"}});
         assert_eq!(short.execution_log[1], entry);
-        assert_eq!(short.return_values, reply(2).return_values, "values are returned whole");
+        assert_eq!(short.return_values, reply(2).return_values, "return values are not shortened");
         assert_eq!(short.last_screen, None);
-        assert_eq!(short.available_workflows.len(), MAX_WORKFLOWS + 1, "nothing was started");
+        assert_eq!(short.available_workflows.len(), MAX_WORKFLOWS + 1, "the reply without a run lists workflows");
         let run = RunReply { run_id: "run_1".to_owned(), ..reply(2) }.shortened();
         assert_eq!(run.available_workflows, [] as [&str; 0]);
         let failed = RunReply { status: "failed".to_owned(), ..reply(2) }.shortened();

@@ -14,35 +14,36 @@ pub struct CaptureWorkflow {
     pub session_ids: Vec<String>,
     /// Name of the workflow
     pub name: String,
-    /// Its purpose
+    /// Its description
     pub description: Option<String>,
-    /// First entry of the log of inputs
+    /// First input log entry to include
     pub from: Option<u64>,
-    /// Last entry
+    /// Last one
     pub to: Option<u64>,
-    /// Only what was typed since this moment (ISO 8601, UTC)
+    /// Only inputs since this time (ISO 8601, UTC)
     pub since: Option<String>,
-    /// Number of the last commands to use
-    pub last: Option<u32>,
+    /// Number of last commands to include
+    #[serde(rename = "last")]
+    pub last_commands: Option<u32>,
     /// Typed values that become arguments: {name: value}
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
-    /// Terminals of another time: differences become arguments
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub against: Vec<String>,
+    /// Terminals to compare with: differences become arguments
+    #[serde(default, rename = "against", skip_serializing_if = "Vec::is_empty")]
+    pub compare_with: Vec<String>,
     /// Files that must exist at the end
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
-    /// Keep commands that only look around
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keep: bool,
-    /// Save it
+    /// Keep read-only commands
+    #[serde(default, rename = "keep", skip_serializing_if = "std::ops::Not::not")]
+    pub keep_read_only_commands: bool,
+    /// Save the workflow
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub save: bool,
-    /// Replace a saved workflow of that name
+    /// Replace a saved one of this name
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite_existing: bool,
-    /// Logs that a client made of recordings by other programs, instead of those of terminals
+    /// Logs made from recordings of other programs, instead of terminals
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported: Vec<Value>,
 }
@@ -51,9 +52,9 @@ pub struct CaptureWorkflow {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureWorkflowReply {
-    /// True if a workflow was made, and saved where that was requested
+    /// True if a workflow was captured, and saved if requested
     pub success: bool,
-    /// The workflow
+    /// The captured workflow
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub workflow_definition: Value,
@@ -63,38 +64,38 @@ pub struct CaptureWorkflowReply {
     /// Inputs that are not in the workflow
     #[serde(default)]
     pub left_out: Vec<CaptureOmission>,
-    /// Decisions to make before it is used
+    /// Decisions to make before the workflow is used
     #[serde(default)]
     pub undecided: Vec<String>,
-    /// Warnings for its author
+    /// Warnings for the author
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Its file, once it is saved
+    /// Path of the saved workflow
     pub path: Option<String>,
-    /// Path of the output of each state when it was recorded, beside that file
+    /// Path of the recorded output of each state, beside the saved workflow
     pub golden_path: Option<String>,
-    /// The next step
+    /// Suggested next step
     pub next_step: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
 /// An assumption of a capture.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureGuess {
-    /// The state
+    /// State that the assumption concerns
     pub state: String,
     /// The assumption
     pub guess: String,
-    /// Its reason
+    /// Reason for the assumption
     pub reason: String,
 }
 
 /// An input that a capture left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureOmission {
-    /// The input
+    /// The omitted input
     pub input: String,
-    /// The reason
+    /// Reason for the omission
     pub reason: String,
 }

@@ -28,27 +28,27 @@ pub struct Client {
 struct Shared {
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
     next_request: AtomicU64,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<PendingRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingRequests {
     results: HashMap<u64, oneshot::Sender<FromDaemon>>,
     events: HashMap<u64, mpsc::UnboundedSender<Value>>,
     /// True if the connection has ended; no more results will come.
     closed: bool,
 }
 
-/// Reason for a call without a reply.
+/// Reason for which a call has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The connection ended before the reply came. The daemon may have acted.
+    /// The connection ended before the reply arrived. The command may have been executed.
     #[error("the connection to the daemon was lost")]
     Lost,
-    /// The daemon did not carry out the call.
+    /// The daemon did not execute the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The reply cannot be parsed as the verb's.
+    /// The reply is not a valid reply to the verb.
     #[error("the daemon's reply to {verb} cannot be read")]
     Garbled {
         /// The verb that was called.
@@ -62,32 +62,32 @@ pub enum CallError {
 /// The events of one subscription, in order.
 #[derive(Debug)]
 pub struct Events {
-    received: mpsc::UnboundedReceiver<Value>,
-    request: u64,
+    receiver: mpsc::UnboundedReceiver<Value>,
+    request_id: u64,
     shared: Arc<Shared>,
 }
 
 impl Events {
     /// Returns the next event; `None` once the connection has ended.
     pub async fn next(&mut self) -> Option<Value> {
-        self.received.recv().await
+        self.receiver.recv().await
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.shared.lock().events.remove(&self.request);
-        self.shared.cancel(self.request);
+        self.shared.lock().events.remove(&self.request_id);
+        self.shared.cancel(self.request_id);
     }
 }
 
 impl Shared {
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Waiting> {
-        self.waiting.lock()
+    fn lock(&self) -> parking_lot::MutexGuard<'_, PendingRequests> {
+        self.pending.lock()
     }
 
-    fn cancel(&self, request: u64) {
-        let message = FromClient::Cancel { request_id: request.into() };
+    fn cancel(&self, request_id: u64) {
+        let message = FromClient::Cancel { request_id: request_id.into() };
         // Ignore the error: the daemon cancels all requests of an ended connection.
         let _ = self.send(&message);
     }
@@ -96,8 +96,7 @@ impl Shared {
         let mut line = serde_json::to_vec(message).expect("a message contains only JSON");
         if line.len() > MAX_LINE {
             // The daemon's refusal would concern the connection, and so all callers that share it.
-            let error =
-                format!("what was asked takes {} MB, and at most {} MB can be sent", line.len() >> 20, MAX_LINE >> 20);
+            let error = format!("the request takes {} MB; at most {} MB can be sent", line.len() >> 20, MAX_LINE >> 20);
             return Err(Refusal { code: ErrorCode::InvalidParams, error }.into());
         }
         line.push(b'\n');
@@ -105,25 +104,25 @@ impl Shared {
     }
 
     fn close(&self) {
-        let mut waiting = self.lock();
-        waiting.closed = true;
-        waiting.results.clear();
-        waiting.events.clear();
+        let mut pending = self.lock();
+        pending.closed = true;
+        pending.results.clear();
+        pending.events.clear();
     }
 }
 
 /// Cancels a call that is dropped before its result arrives.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
-    request: u64,
+    request_id: u64,
     has_result: bool,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if !self.has_result {
-            self.shared.lock().results.remove(&self.request);
-            self.shared.cancel(self.request);
+            self.shared.lock().results.remove(&self.request_id);
+            self.shared.cancel(self.request_id);
         }
     }
 }
@@ -136,14 +135,14 @@ impl Client {
     {
         let (read_half, mut write_half) = tokio::io::split(stream);
         let (outgoing, mut outgoing_lines) = mpsc::unbounded_channel::<Vec<u8>>();
-        let shared = Arc::new(Shared { outgoing, next_request: AtomicU64::new(1), waiting: Mutex::default() });
+        let shared = Arc::new(Shared { outgoing, next_request: AtomicU64::new(1), pending: Mutex::default() });
         tokio::spawn(async move {
             while let Some(line) = outgoing_lines.recv().await {
                 if write_half.write_all(&line).await.is_err() {
                     break;
                 }
             }
-            // All clones of the client were dropped; this tells the daemon that no request will follow.
+            // All clones of the client were dropped. Shut down, so that the daemon knows that no request will follow.
             let _ = write_half.shutdown().await;
         });
         // A weak reference, so that the reader does not keep the connection open once all clones are dropped.
@@ -194,7 +193,7 @@ impl Client {
     /// Same as [`Client::call`].
     pub async fn call_with_warnings<V: Verb>(&self, verb: V) -> Result<(V::Reply, Vec<String>), CallError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
-        let (data, warnings) = self.send_request(self.new_request(), V::NAME, params, None).await?;
+        let (data, warnings) = self.send_request(self.next_request_id(), V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, warnings))
     }
@@ -204,7 +203,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::call`].
     pub async fn call_raw(&self, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
-        self.send_request(self.new_request(), name, params, None).await
+        self.send_request(self.next_request_id(), name, params, None).await
     }
 
     /// Like [`Client::call`], for a named step. For a repeated `step`, also over another connection, the daemon does
@@ -228,7 +227,7 @@ impl Client {
         params: Value,
         step: Step<'_>,
     ) -> Result<(Value, Vec<String>), CallError> {
-        self.send_request(self.new_request(), name, params, Some(step)).await
+        self.send_request(self.next_request_id(), name, params, Some(step)).await
     }
 
     /// Subscribes with `verb`, and returns its reply and its events.
@@ -236,37 +235,37 @@ impl Client {
     /// # Errors
     /// Same as [`Client::call`].
     pub async fn subscribe<V: Verb>(&self, verb: V) -> Result<(V::Reply, Events), CallError> {
-        let request = self.new_request();
-        let (sender, received) = mpsc::unbounded_channel();
-        self.shared.lock().events.insert(request, sender);
-        let events = Events { received, request, shared: self.shared.clone() };
+        let request_id = self.next_request_id();
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.shared.lock().events.insert(request_id, sender);
+        let events = Events { receiver, request_id, shared: self.shared.clone() };
         let params = serde_json::to_value(verb).expect("the parameters of a verb contain only JSON");
-        let (data, _) = self.send_request(request, V::NAME, params, None).await?;
+        let (data, _) = self.send_request(request_id, V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, events))
     }
 
-    fn new_request(&self) -> u64 {
+    fn next_request_id(&self) -> u64 {
         self.shared.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
     async fn send_request(
         &self,
-        request: u64,
+        request_id: u64,
         name: &str,
         params: Value,
         step: Option<Step<'_>>,
     ) -> Result<(Value, Vec<String>), CallError> {
         let (sender, receiver) = oneshot::channel();
         {
-            let mut waiting = self.shared.lock();
-            if waiting.closed {
+            let mut pending = self.shared.lock();
+            if pending.closed {
                 return Err(CallError::Lost);
             }
-            waiting.results.insert(request, sender);
+            pending.results.insert(request_id, sender);
         }
-        let mut guard = CancelOnDrop { shared: &self.shared, request, has_result: false };
-        let (command_type, request_id) = (name.to_owned(), request.into());
+        let mut guard = CancelOnDrop { shared: &self.shared, request_id, has_result: false };
+        let (command_type, request_id) = (name.to_owned(), request_id.into());
         let is_repeated = step.as_ref().is_some_and(|step| step.is_repeated);
         let step = step.map(|step| step.name.to_owned());
         let command = FromClient::Command { command_type, params, request_id, step, is_repeated };
@@ -296,15 +295,15 @@ impl Shared {
     fn deliver(&self, message: FromDaemon) {
         match &message {
             FromDaemon::Result { request_id, .. } => {
-                let sender = request_id.as_u64().and_then(|request| self.lock().results.remove(&request));
+                let sender = request_id.as_u64().and_then(|id| self.lock().results.remove(&id));
                 if let Some(sender) = sender {
                     // Ignore the error: the call was dropped.
                     let _ = sender.send(message);
                 }
             }
             FromDaemon::Event { request_id, event } => {
-                if let Some(request) = request_id.as_u64()
-                    && let Some(sender) = self.lock().events.get(&request)
+                if let Some(id) = request_id.as_u64()
+                    && let Some(sender) = self.lock().events.get(&id)
                 {
                     let _ = sender.send(event.clone());
                 }
@@ -313,7 +312,7 @@ impl Shared {
                 tracing::warn!(error, ?supported, "the daemon reported an error");
                 // An error without a request id concerns all requests.
                 let senders: Vec<_> = self.lock().results.drain().collect();
-                for (request, sender) in senders {
+                for (id, sender) in senders {
                     let _ = sender.send(FromDaemon::Result {
                         success: false,
                         data: Value::Null,
@@ -324,7 +323,7 @@ impl Shared {
                             ErrorCode::Internal
                         }),
                         warnings: Vec::new(),
-                        request_id: request.into(),
+                        request_id: id.into(),
                     });
                 }
             }
@@ -340,10 +339,10 @@ where
         let line: io::Result<Option<Line>> = lines.next().await;
         match line {
             Ok(None) | Err(_) => return None,
-            Ok(Some(Line::TooLong)) => tracing::warn!("a message of the daemon was too long and is lost"),
+            Ok(Some(Line::TooLong)) => tracing::warn!("dropped an overlong message from the daemon"),
             Ok(Some(Line::Bytes(bytes))) => match serde_json::from_slice(&bytes) {
                 Ok(message) => return Some(message),
-                Err(error) => tracing::warn!(%error, "a message of the daemon cannot be read"),
+                Err(error) => tracing::warn!(%error, "dropped an unreadable message from the daemon"),
             },
         }
     }
@@ -356,18 +355,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn overlong_message_is_refused_and_the_connection_stays() {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let client = Client::from_stream(ours);
-        let long = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();
-        assert_eq!(long.to_string(), "what was asked takes 16 MB, and at most 16 MB can be sent");
+    async fn overlong_request_is_refused_and_the_connection_survives() {
+        let (client_stream, daemon_stream) = tokio::io::duplex(1 << 16);
+        let client = Client::from_stream(client_stream);
+        let error = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();
+        assert_eq!(error.to_string(), "the request takes 16 MB; at most 16 MB can be sent");
         tokio::spawn(async move {
-            let (reading, mut writing) = tokio::io::split(theirs);
-            let mut lines = LineReader::new(BufReader::new(reading));
+            let (read_half, mut write_half) = tokio::io::split(daemon_stream);
+            let mut lines = LineReader::new(BufReader::new(read_half));
             while let Ok(Some(Line::Bytes(line))) = lines.next().await {
                 let message: Value = serde_json::from_slice(&line).unwrap();
-                let answer = json!({"type": "result", "success": true, "request_id": message["request_id"]});
-                writing.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+                let result = json!({"type": "result", "success": true, "request_id": message["request_id"]});
+                write_half.write_all(format!("{result}\n").as_bytes()).await.unwrap();
             }
         });
         client.call_raw("DAEMON_STATUS", Value::Null).await.unwrap();

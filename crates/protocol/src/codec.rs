@@ -7,10 +7,10 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// Maximum length of a line in bytes: a screenful is 10 KB, a large workflow 1 MB.
+/// Maximum line length, in bytes: a screenful is 10 KB, a large workflow 1 MB.
 pub const MAX_LINE: usize = 16 << 20;
 
-/// One line, without its end.
+/// One line, without its line end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// Content of the line.
@@ -29,13 +29,13 @@ pub struct LineReader<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> LineReader<R> {
-    /// Returns a reader of lines of at max_bytes [`MAX_LINE`] bytes.
+    /// Returns a reader of lines of at most [`MAX_LINE`] bytes.
     pub fn new(stream: R) -> Self {
-        Self::with_longest(stream, MAX_LINE)
+        Self::with_max_bytes(stream, MAX_LINE)
     }
 
-    /// Returns a reader of lines of at max_bytes `max_bytes` bytes.
-    pub fn with_longest(stream: R, max_bytes: usize) -> Self {
+    /// Returns a reader of lines of at most `max_bytes` bytes.
+    pub fn with_max_bytes(stream: R, max_bytes: usize) -> Self {
         Self { stream, max_bytes, line: Vec::new(), is_skipping: false }
     }
 
@@ -47,7 +47,7 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
         loop {
             let available = self.stream.fill_buf().await?;
             if available.is_empty() {
-                // Drop a last line without an end: it is incomplete.
+                // Drop a last line without a line end: it is incomplete.
                 return Ok(None);
             }
             let end = available.iter().position(|&byte| byte == b'\n');
@@ -75,9 +75,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn overlong_line_is_reported_and_the_next_one_is_read() {
+    async fn overlong_line_is_reported_and_skipped() {
         let bytes: &[u8] = b"short\nthis one is far too long\n\nlast\ncut off";
-        let mut reader = LineReader::with_longest(bytes, 10);
+        let mut reader = LineReader::with_max_bytes(bytes, 10);
         let mut lines = Vec::new();
         while let Some(line) = reader.next().await.unwrap() {
             lines.push(line);

@@ -19,7 +19,7 @@ pub struct Starter {
     pub program: PathBuf,
 }
 
-/// Reason for a missing connection.
+/// Reason for which the daemon is not connected.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No process listens on the socket.
@@ -40,7 +40,7 @@ pub enum ConnectError {
         user: u32,
     },
     /// The daemon closed the connection before it replied to the hello.
-    #[error("the daemon hung up: {0}")]
+    #[error("the daemon closed the connection: {0}")]
     HungUp(#[source] CallError),
     /// The system reported an error.
     #[error("the daemon cannot be reached: {0}")]
@@ -55,17 +55,17 @@ pub enum StartError {
     Program {
         /// The program.
         program: PathBuf,
-        /// The error of the system.
+        /// Error from the system.
         cause: io::Error,
     },
-    /// The program ended with an error.
+    /// The program exited with an error.
     #[error("{error_output}")]
     Refused {
-        /// Output of the program: the first 64 KiB.
+        /// Error output of the program: the first 64 KiB.
         error_output: String,
     },
     /// The program failed and printed nothing.
-    #[error("it ended with {0}")]
+    #[error("the program failed with {0}")]
     Silent(ExitStatus),
 }
 
@@ -81,7 +81,7 @@ pub async fn connect(paths: &DaemonPaths, hello: Hello) -> Result<(Client, Hello
             Some(running) => connect_own(&running.socket).await,
             None => Err(SocketError::NotListening),
         },
-        connected => connected,
+        result => result,
     };
     match stream {
         Ok(stream) => greet(Client::from_stream(stream), hello).await,
@@ -98,7 +98,7 @@ enum SocketError {
 }
 
 impl From<io::Error> for SocketError {
-    /// A daemon that ends resets the connections that wait in its queue.
+    /// A daemon that exits resets the connections that wait in its queue.
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
         match error.kind() {
@@ -123,15 +123,15 @@ fn is_trusted(listener: u32, user: u32) -> bool {
     listener == user || listener == 0
 }
 
-/// Time limit of the hello, also for a daemon that is still reading its journal. Callers that share the connection
-/// wait meanwhile.
+/// Handshake timeout. The daemon may still be reading its journal, and callers that share the connection wait.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     if hello.protocol_version == 0 {
         hello.protocol_version = PROTOCOL_VERSION;
     }
-    let timeout_error = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer; see: steplatch daemon status");
+    let timeout_error =
+        |_| io::Error::new(io::ErrorKind::TimedOut, "it does not respond; see: steplatch daemon status");
     match tokio::time::timeout(HELLO_TIMEOUT, client.call(hello)).await.map_err(timeout_error)? {
         Ok(reply) => Ok((client, reply)),
         Err(CallError::Refused(refusal)) if refusal.code == ErrorCode::UnsupportedProtocol => {
@@ -152,20 +152,20 @@ pub async fn connect_or_start(
 ) -> Result<(Client, HelloReply), ConnectError> {
     match connect(paths, hello.clone()).await {
         Err(ConnectError::NotRunning(_)) => {}
-        other => return other,
+        result => return result,
     }
     let program = starter.program.clone();
     let state = paths.state().to_owned();
-    let started = tokio::task::spawn_blocking(move || start(&program, &state)).await;
-    started.map_err(io::Error::other)?.map_err(ConnectError::NotStarted)?;
+    let result = tokio::task::spawn_blocking(move || start_daemon(&program, &state)).await;
+    result.map_err(io::Error::other)?.map_err(ConnectError::NotStarted)?;
     connect(paths, hello).await
 }
 
 /// Runs `daemon start`, which returns once the daemon listens, or reports an error.
 ///
 /// The program starts the daemon and exits, so that the daemon is not a child of this client: killing the client with
-/// all of its children does not end the daemon.
-fn start(program: &Path, state: &Path) -> Result<(), StartError> {
+/// all of its children does not stop the daemon.
+fn start_daemon(program: &Path, state: &Path) -> Result<(), StartError> {
     let program_error = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
     let mut child = Command::new(program)
         .args(["daemon", "start", "--state-dir"])
@@ -195,9 +195,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_daemon_that_does_not_say_hello_is_not_waited_for_without_end() {
-        let (ours, _daemon) = UnixStream::pair().unwrap();
-        let silent = greet(Client::from_stream(ours), Hello::default()).await.unwrap_err();
-        assert!(silent.to_string().starts_with("the daemon cannot be reached: it does not answer"), "{silent}");
+    async fn unanswered_hello_times_out() {
+        let (client_stream, _daemon_stream) = UnixStream::pair().unwrap();
+        let error = greet(Client::from_stream(client_stream), Hello::default()).await.unwrap_err();
+        assert!(error.to_string().starts_with("the daemon cannot be reached: it does not respond"), "{error}");
     }
 }

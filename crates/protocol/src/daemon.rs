@@ -10,37 +10,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Begin a connection: identify yourself, and pass the context that your terminals inherit.
+/// Begin a connection: identify the client, and pass the context that its terminals inherit.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
-    /// The newest version of the contract that the client speaks
+    /// Newest version of the contract that the client supports
     pub protocol_version: u32,
-    /// The client's name, shown as opened_by
+    /// Client name, shown as opened_by
     #[serde(default)]
     pub client: String,
-    /// The client's folder: where terminals start, and which files are meant
+    /// Working directory of the client: terminals start there, and relative paths begin there
     pub cwd: Option<String>,
-    /// The client's environment, which terminals that it opens inherit
+    /// Environment of the client, which its terminals inherit
     pub environment: Option<BTreeMap<String, String>>,
-    /// A person makes the requests, not a program on its own
+    /// True if a person makes the requests, not a program on its own
     #[serde(default)]
     pub person: bool,
-    /// The address from which that person is served over the network, where the client is a server that acts for them
+    /// Network address of that person, if the client is a server that acts for them
     #[schemars(with = "Option<String>")]
     pub peer: Option<SocketAddr>,
     /// Surface that the person uses, recorded with their answers: cli, commander, mcp
     pub surface: Option<String>,
 }
 
-/// Variables with tokens of this program, which its terminals do not inherit.
+/// Environment variables with access tokens of this program, which its terminals do not inherit.
 const TOKEN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
 
 impl Hello {
-    /// Returns the hello of the program `client`, with the directory and the environment of this process.
+    /// Returns the hello of the program `client`, with the working directory and environment of this process.
     #[must_use]
-    pub fn of_process(client: &str) -> Self {
-        // JSON cannot hold variables that are not UTF-8; terminals rarely need them.
+    pub fn for_process(client: &str) -> Self {
+        // JSON cannot represent variables that are not UTF-8; terminals rarely need them.
         let environment: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(key, _)| !TOKEN_VARIABLES.contains(&key.as_str()))
@@ -48,7 +48,7 @@ impl Hello {
         Self {
             protocol_version: crate::PROTOCOL_VERSION,
             client: client.to_owned(),
-            cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
+            cwd: std::env::current_dir().ok().map(|directory| directory.display().to_string()),
             environment: Some(environment),
             ..Self::default()
         }
@@ -58,9 +58,9 @@ impl Hello {
 /// Identity of the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HelloReply {
-    /// The version of the contract that is spoken from now on
+    /// Version of the contract that this connection uses
     pub protocol_version: u32,
-    /// The daemon's version
+    /// Version of the daemon
     pub version: String,
     /// Process id of the daemon
     pub pid: u32,
@@ -79,35 +79,36 @@ pub struct DaemonStatusReply {
     pub version: String,
     /// Version of the contract
     pub protocol_version: u32,
-    /// Socket on which it listens
+    /// Socket on which the daemon listens
     pub socket: String,
-    /// Folder of its state
+    /// State directory
     pub state_dir: String,
-    /// Open terminals
+    /// Number of open terminals
     pub terminals: usize,
-    /// Runs that have not ended
+    /// Number of unfinished runs
     pub runs: usize,
-    /// Connected clients
+    /// Number of connected clients
     pub clients: usize,
-    /// Seconds since it started
+    /// Seconds since the daemon started
     pub uptime_seconds: f64,
-    /// The processes that keep the terminals
+    /// Terminal hosts of this computer
     #[serde(default)]
     pub hosts: Vec<HostInfo>,
 }
 
-/// A process that keeps terminals.
+/// A terminal host: a process that keeps terminals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostInfo {
     /// Process id
     pub pid: u32,
     /// Version
     pub version: String,
-    /// Open terminals
+    /// Number of open terminals
     pub terminals: usize,
-    /// current, older (keeps its terminals and opens no new ones), foreign (speaks another version) or silent (does not answer)
+    /// current, older (keeps its terminals and opens no new ones), foreign (other protocol version) or silent (does not
+    /// respond)
     pub state: String,
-    /// Consequence for its terminals and what to do; none for a current one
+    /// Consequence for its terminals, with a suggested next step; none for a current host
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
@@ -125,7 +126,7 @@ pub fn host_advice(state: &str) -> Option<&'static str> {
     }
 }
 
-/// Stop the daemon. Its terminals are closed, unless they are to be kept, and its runs end.
+/// Stop the daemon. Its terminals are closed unless keep_terminals is set, and its runs are suspended.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopDaemon {
     /// Leave the terminals to the next daemon
@@ -133,17 +134,17 @@ pub struct StopDaemon {
     pub keep_terminals: bool,
 }
 
-/// Parts that the stop ends or leaves.
+/// Numbers of terminals and runs that the stop affects.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopDaemonReply {
-    /// Process id of the daemon that stops
+    /// Process id of the stopping daemon
     pub pid: u32,
-    /// Terminals of this machine that are closed, or kept
+    /// Number of local terminals that are closed, or kept
     pub terminals: usize,
-    /// Terminals on other machines, which stay open
+    /// Number of terminals on remote hosts, which stay open
     #[serde(default)]
     pub remote_terminals: usize,
-    /// Runs that the next daemon continues
+    /// Number of runs that the next daemon continues
     #[serde(default)]
     pub runs: usize,
 }

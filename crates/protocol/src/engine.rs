@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The secret with which a worker proves that it can read the state directory. Its debug output is redacted.
+/// The secret that proves that a worker can read the state directory. Its debug output is redacted.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct WorkerToken(pub String);
@@ -21,7 +21,7 @@ impl fmt::Debug for WorkerToken {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineKind {
-    /// The daemon's own, with its journal.
+    /// The daemon's own engine, with its journal.
     #[default]
     Sqlite,
     /// Temporal, through a worker.
@@ -39,14 +39,14 @@ impl EngineKind {
     }
 }
 
-/// Serve the runs of this daemon that an outer engine decides. Requests follow as events.
+/// Serve the runs of this daemon that an external engine decides. Requests follow as events.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ServeRuns {
     /// The secret of the state directory
     pub token: WorkerToken,
-    /// The address of the engine, for messages
+    /// Address of the engine, for messages
     pub server: String,
-    /// The name of this host in the engine, instead of the one that the daemon has chosen
+    /// Name of this host in the engine, instead of the one that the daemon has chosen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -56,15 +56,15 @@ pub struct ServeRuns {
 pub struct ServeRunsReply {
     /// True if the worker is connected
     pub success: bool,
-    /// The name of this host in the engine
+    /// Name of this host in the engine
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Request of the daemon to the worker.
+/// A request from the daemon to the worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum EngineRequest {
@@ -105,7 +105,7 @@ pub enum EngineRequest {
     },
 }
 
-/// Report the outcome of an engine's request.
+/// Report the outcome of a request to the engine.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReportRequest {
@@ -113,41 +113,41 @@ pub struct ReportRequest {
     pub token: WorkerToken,
     /// The run
     pub run_id: String,
-    /// The number of the request, of an input
+    /// Number of the request, if it passed an input
     pub id: Option<u64>,
-    /// True if the engine took it
+    /// True if the engine accepted the request
     pub taken: bool,
-    /// The number of events before `events`
+    /// Number of events before `events`
     #[serde(default)]
     pub from: u64,
-    /// The events that follow from an input
+    /// Events that follow from an input
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub events: Vec<Value>,
-    /// The way in which the engine has ended the run, if the run did not decide it
+    /// Description of the end of a run that the engine has ended by itself
     pub lost: Option<String>,
-    /// Reason for which it was not taken
+    /// Reason for which the engine did not accept the request
     pub error: Option<String>,
 }
 
 /// The report was received.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReportRequestReply {
-    /// True if it was received
+    /// True if the report was received
     pub success: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Record events of a run that an outer engine decides, then perform a task for it.
+/// Record events of a run that an external engine decides, then perform a task for it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PerformTask {
     /// The secret of the state directory
     pub token: WorkerToken,
     /// The run
     pub run_id: String,
-    /// The number of events before `events`
+    /// Number of events before `events`
     #[serde(default)]
     pub from: u64,
     /// Events to be recorded first; known ones are skipped
@@ -162,15 +162,15 @@ pub struct PerformTask {
 /// Result of a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PerformTaskReply {
-    /// True if it was performed
+    /// True if the task was performed
     pub success: bool,
-    /// The number of events that are recorded
+    /// Number of recorded events
     #[serde(default)]
     pub recorded: u64,
-    /// The answer
+    /// Result of the task
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub answer: Value,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -7,12 +7,12 @@ const fn default_true() -> bool {
     true
 }
 
-/// Write a file here or on another machine, atomically. Give content or content_base64 (up to 1 MiB), or from (up to
-/// 256 MiB).
+/// Write a file here or on a remote host, atomically. Give content or content_base64 (up to 1 MiB), or from (up to 256
+/// MiB).
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFile {
-    /// Path of the file; on another machine, relative to the home directory
+    /// Path of the file; on a remote host, relative to the home directory
     pub path: String,
     /// Text
     pub content: Option<String>,
@@ -25,16 +25,16 @@ pub struct PutFile {
     /// Replace a file with other content
     #[serde(default = "default_true")]
     pub overwrite: bool,
-    /// Another machine, as in open_terminal
+    /// Remote host, as in open_terminal
     pub host: Option<String>,
 }
 
-/// Read a file of this or another machine: content for text, content_base64 for bytes; continue at next_offset. Or copy
+/// Read a file here or on a remote host: content for text, content_base64 for bytes; continue at next_offset. Or copy
 /// it to a local file.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFile {
-    /// Path of the file; on another machine, relative to the home directory
+    /// Path of the file; on a remote host, relative to the home directory
     pub path: String,
     /// Local file to copy it to instead (up to 256 MiB)
     pub to: Option<String>,
@@ -47,7 +47,7 @@ pub struct GetFile {
     /// Replace the file in to if its content differs
     #[serde(default = "default_true")]
     pub overwrite: bool,
-    /// Another machine, as in open_terminal
+    /// Remote host, as in open_terminal
     pub host: Option<String>,
 }
 
@@ -56,22 +56,22 @@ const fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// Copy a file or a directory from one machine to another, and report the progress as events.
+/// Copy a file or a directory from one host to another, and report the progress as events.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CopyFile {
-    /// Machine of the source (default: this one)
+    /// Host of the source (default: this computer)
     pub from_host: Option<String>,
-    /// The source
+    /// Path of the source
     pub from: String,
-    /// Machine of the target (default: this one)
+    /// Host of the target (default: this computer)
     pub to_host: Option<String>,
-    /// The target; in a directory it keeps the name of its source
+    /// Path of the target; within a directory, the copy keeps the name of the source
     pub to: String,
     /// Replace files with other content
     #[serde(default = "default_true")]
     pub overwrite: bool,
-    /// Copy a directory with everything in it
+    /// Copy a directory with all its content
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
 }
@@ -79,21 +79,21 @@ pub struct CopyFile {
 /// A written file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrittenFile {
-    /// Its machine, if it is another one
+    /// Remote host of the file; none for this computer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its absolute path
+    /// Absolute path
     pub path: String,
-    /// Its length in bytes
+    /// Size in bytes
     pub size: u64,
-    /// Its SHA-256 digest
+    /// SHA-256 digest
     pub sha256: String,
-    /// Its permissions
+    /// Permissions
     pub mode: String,
-    /// True if it replaced another file
+    /// True if another file was replaced
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
-    /// True if the file had this content already
+    /// True if the file already had this content
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unchanged: bool,
 }
@@ -102,11 +102,11 @@ pub struct WrittenFile {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFileReply {
-    /// True if the file is in its place
+    /// True if the file has been written
     pub success: bool,
     /// The file
     pub file: Option<WrittenFile>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
     /// True if the outcome is unknown: the file may have been written
     pub outcome_unknown: Option<bool>,
@@ -118,28 +118,28 @@ pub struct PutFileReply {
 pub struct GetFileReply {
     /// True if the file was read
     pub success: bool,
-    /// Its absolute path
+    /// Absolute path
     #[serde(default)]
     pub path: String,
-    /// Its length in bytes
+    /// Size in bytes
     #[serde(default)]
     pub size: u64,
-    /// Its permissions
+    /// Permissions
     #[serde(default)]
     pub mode: String,
-    /// Time of the last change of its content (ISO 8601, UTC)
+    /// Time of the last change of the content (ISO 8601, UTC)
     pub modified: Option<String>,
-    /// SHA-256 digest of the whole file, up to 256 MiB; with the first and the last part
+    /// SHA-256 digest of the whole file (up to 256 MiB), in the first and the last reply
     pub sha256: Option<String>,
-    /// The text from offset on
+    /// Text, starting at the requested offset
     pub content: Option<String>,
-    /// The bytes from offset on in base64, if they are not text
+    /// Bytes in base64, starting at the requested offset, if they are not text
     pub content_base64: Option<String>,
     /// Offset of the next byte, if there is more
     pub next_offset: Option<u64>,
     /// The local file that was written
     pub saved: Option<WrittenFile>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
     /// True if the outcome is unknown: the file may have been written
     pub outcome_unknown: Option<bool>,
@@ -153,10 +153,10 @@ pub struct CopyFileReply {
     /// Number of files to copy
     #[serde(default)]
     pub files: u64,
-    /// Their total length in bytes
+    /// Total size in bytes
     #[serde(default)]
     pub size: u64,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -172,21 +172,21 @@ pub enum CopyEvent {
         /// Source of the current file.
         path: String,
     },
-    /// A file is in its place.
+    /// A file has been written.
     FileCopied {
         /// The file.
         file: WrittenFile,
     },
-    /// A link, a device, a socket or a pipe in a copied directory was left out.
+    /// A link, device, socket or pipe in a copied directory was skipped.
     FileSkipped {
-        /// Its path.
+        /// Path of the skipped entry.
         path: String,
     },
-    /// All files are in their places.
+    /// All files have been written.
     CopyEnded,
-    /// The copy ended early. Files that were copied before stay.
+    /// The copy ended early. Files that were copied before remain.
     CopyFailed {
-        /// The error and what to do.
+        /// Error message, with a suggested next step.
         error: String,
     },
 }

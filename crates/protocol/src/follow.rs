@@ -12,18 +12,18 @@ use crate::connect::ConnectError;
 use crate::reconnecting_client::{ReconnectingClient, RetryBudget};
 use crate::runs::{RunEvent, Subscribe};
 
-/// Maximum number of events that the task holds for its follower; with that many it waits.
+/// Maximum number of events that the task buffers for its follower before it waits.
 const MAX_PENDING_EVENTS: usize = 64;
 
 /// A follower of a run. Dropping it ends its task.
 #[derive(Debug)]
 pub struct Follower {
-    received: mpsc::Receiver<Result<RunEvent, FollowError>>,
+    receiver: mpsc::Receiver<Result<RunEvent, FollowError>>,
     newest: watch::Receiver<Option<u64>>,
     task: AbortHandle,
 }
 
-/// Reason for the end of following a run.
+/// Reason for which a run is no longer followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The daemon does not know the run, or has forgotten it. Holds the daemon's message.
@@ -42,17 +42,17 @@ pub enum FollowError {
 
 impl Follower {
     pub(crate) fn new(client: ReconnectingClient, run_id: String, from: u64, begins_soon: bool) -> Self {
-        let (event_sender, received) = mpsc::channel(MAX_PENDING_EVENTS);
+        let (event_sender, receiver) = mpsc::channel(MAX_PENDING_EVENTS);
         let (newest_sender, newest) = watch::channel(None);
-        let mut following =
-            Following { client, run_id, next_seq: from.max(1), begins_soon, event_sender, newest: newest_sender };
+        let mut follow_task =
+            FollowTask { client, run_id, next_seq: from.max(1), begins_soon, event_sender, newest: newest_sender };
         let task = tokio::spawn(async move {
-            if let Err(error) = following.follow().await {
+            if let Err(error) = follow_task.run().await {
                 // Ignore the error: the follower was dropped.
-                let _ = following.event_sender.send(Err(error)).await;
+                let _ = follow_task.event_sender.send(Err(error)).await;
             }
         });
-        Self { received, newest, task: task.abort_handle() }
+        Self { receiver, newest, task: task.abort_handle() }
     }
 
     /// Returns the number of the newest event when following began, or 0. Events up to it arrive without waiting.
@@ -64,7 +64,7 @@ impl Follower {
             return Ok(known.unwrap_or_default());
         }
         // The task ended before it learned the number; its error is queued.
-        match self.received.recv().await {
+        match self.receiver.recv().await {
             Some(Err(error)) => Err(error),
             _ => Err(FollowError::Call(CallError::Lost)),
         }
@@ -75,7 +75,7 @@ impl Follower {
     /// # Errors
     /// If the run is unknown, or no daemon can be reached. No event follows an error.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, FollowError> {
-        self.received.recv().await.transpose()
+        self.receiver.recv().await.transpose()
     }
 }
 
@@ -89,7 +89,7 @@ pub struct EventPage {
 }
 
 impl ReconnectingClient {
-    /// Returns at most `at_most` existing events of a run, from number `from` on, without waiting for new ones:
+    /// Returns at most `at_most` existing events of a run, starting at number `from`, without waiting for new ones:
     /// for callers that read page by page.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl ReconnectingClient {
     ) -> Result<Option<EventPage>, FollowError> {
         let client = self.client().await?;
         let verb = Subscribe { run_id: run_id.to_owned(), from_seq: Some(from), at_most: Some(at_most.max(1)) };
-        let (reply, mut received) = client.subscribe(verb).await?;
+        let (reply, mut subscription) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(FollowError::Unknown(error));
         }
@@ -133,7 +133,7 @@ impl ReconnectingClient {
             && events.len() < max_events
             && events.last().is_none_or(|event| event.seq < newest_seq)
         {
-            let Some(event) = received.next().await else { return Ok(None) };
+            let Some(event) = subscription.next().await else { return Ok(None) };
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
             let is_last = event.is_last();
             events.push(event);
@@ -152,12 +152,12 @@ impl Drop for Follower {
 }
 
 /// The task of a [`Follower`].
-struct Following {
+struct FollowTask {
     client: ReconnectingClient,
     run_id: String,
     /// Number of the next event to forward.
     next_seq: u64,
-    /// True if the daemon may not know the run yet.
+    /// True if the run may still be unknown to the daemon.
     begins_soon: bool,
     event_sender: mpsc::Sender<Result<RunEvent, FollowError>>,
     /// Number of the newest event when following began.
@@ -172,8 +172,8 @@ enum FollowEnd {
     Connection,
 }
 
-impl Following {
-    async fn follow(&mut self) -> Result<(), FollowError> {
+impl FollowTask {
+    async fn run(&mut self) -> Result<(), FollowError> {
         let mut retry_budget = RetryBudget::new();
         loop {
             let first_seq = self.next_seq;
@@ -213,13 +213,13 @@ impl Following {
     async fn forward_events(&mut self, events: &mut Events) -> Result<FollowEnd, FollowError> {
         while let Some(event) = events.next().await {
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
-            // Events that are not reported leave gaps in the numbers. Skip events that were forwarded already.
+            // Unreported events leave gaps in the numbers. Skip events that were already forwarded.
             if event.seq < self.next_seq {
                 continue;
             }
             self.next_seq = event.seq + 1;
-            let last = event.is_last();
-            if self.event_sender.send(Ok(event)).await.is_err() || last {
+            let is_last = event.is_last();
+            if self.event_sender.send(Ok(event)).await.is_err() || is_last {
                 return Ok(FollowEnd::Run);
             }
         }

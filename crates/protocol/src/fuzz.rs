@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use crate::codec::{Line, LineReader};
 use crate::{Command, FromClient, FromDaemon};
 
-/// Maximum length of a line of the reader here, in bytes.
+/// Maximum line length of the tested reader, in bytes.
 const MAX_LINE_BYTES: usize = 250;
 
 /// A stream that is not ready before each portion.
@@ -48,7 +48,7 @@ impl AsyncBufRead for PortionStream<'_> {
 /// Reads all lines. The future is dropped wherever the stream is not ready, as in a `select!`.
 fn read_lines(input: &[u8]) -> Vec<Line> {
     let stream = PortionStream { portions: portions(input).into_iter(), current: &[] };
-    let mut reader = LineReader::with_longest(stream, MAX_LINE_BYTES);
+    let mut reader = LineReader::with_max_bytes(stream, MAX_LINE_BYTES);
     let mut context = Context::from_waker(Waker::noop());
     let mut lines = Vec::new();
     loop {
@@ -62,27 +62,27 @@ fn read_lines(input: &[u8]) -> Vec<Line> {
     }
 }
 
-fn expected(input: &[u8]) -> Vec<Line> {
+fn expected_lines(input: &[u8]) -> Vec<Line> {
     let mut lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
-    // Text without an end is not a line.
+    // Text without a line end is not a line.
     lines.pop();
     let line = |bytes: &[u8]| if bytes.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Bytes(bytes.to_vec()) };
     lines.into_iter().map(line).collect()
 }
 
-/// Checks that a line which is a `T` stays the same when it is written and read.
-fn read<T: Serialize + DeserializeOwned>(line: &[u8]) -> Option<T> {
+/// Checks that a line that is a valid `T` stays the same when it is serialized and parsed again.
+fn parse_round_trip<T: Serialize + DeserializeOwned>(line: &[u8]) -> Option<T> {
     let value: T = serde_json::from_slice(line).ok()?;
-    let once = serde_json::to_string(&value).expect("a message is JSON");
-    let again: T = serde_json::from_str(&once).unwrap_or_else(|error| panic!("{error}: {once}"));
-    let twice = serde_json::to_string(&again).expect("a message is JSON");
-    // A fraction may change in its last digit when it is read.
-    assert!(once == twice || once.contains(['.', 'e']), "{once} became {twice}");
+    let first = serde_json::to_string(&value).expect("messages are serializable");
+    let parsed: T = serde_json::from_str(&first).unwrap_or_else(|error| panic!("{error}: {first}"));
+    let second = serde_json::to_string(&parsed).expect("messages are serializable");
+    // The last digit of a fraction may change when it is parsed.
+    assert!(first == second || first.contains(['.', 'e']), "{first} became {second}");
     Some(value)
 }
 
 #[test]
-fn lines() {
+fn arbitrary_lines_are_read_and_parsed() {
     let target = Target {
         corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/lines"),
         dictionary: &[
@@ -122,13 +122,14 @@ fn lines() {
     };
     target.run(|input| {
         let lines = read_lines(input);
-        assert_eq!(lines, expected(input));
-        let kinds: Vec<String> = lines
+        assert_eq!(lines, expected_lines(input));
+        let outcomes: Vec<String> = lines
             .iter()
             .map(|line| {
                 let Line::Bytes(line) = line else { return "too long".to_owned() };
-                let _ = read::<FromDaemon>(line);
-                let Some(FromClient::Command { command_type, params, .. }) = read::<FromClient>(line) else {
+                let _ = parse_round_trip::<FromDaemon>(line);
+                let Some(FromClient::Command { command_type, params, .. }) = parse_round_trip::<FromClient>(line)
+                else {
                     return String::new();
                 };
                 match Command::parse(&command_type, params) {
@@ -136,12 +137,12 @@ fn lines() {
                     Some(Ok((_, warnings))) => format!("{command_type} {}", warnings.len()),
                     Some(Err(error)) => {
                         assert!(error.problems.iter().all(|problem| !problem.is_empty()) && !error.problems.is_empty());
-                        let shape = error.to_string();
-                        format!("{command_type} {}", shape.split(['\'', ',']).next().unwrap_or_default())
+                        let message = error.to_string();
+                        format!("{command_type} {}", message.split(['\'', ',']).next().unwrap_or_default())
                     }
                 }
             })
             .collect();
-        kinds
+        outcomes
     });
 }

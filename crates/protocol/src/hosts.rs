@@ -3,47 +3,48 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// List the other machines on which terminals can be opened, with the state of their connections.
+/// List the remote hosts on which terminals can be opened, with the state of their connections.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListHosts {}
 
-/// The machines, sorted by name.
+/// The remote hosts, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListHostsReply {
     /// Always true
     pub success: bool,
-    /// The machines
+    /// The remote hosts
     #[serde(default)]
     pub hosts: Vec<RemoteHostInfo>,
 }
 
-/// Another machine on which terminals can be opened.
+/// A remote host on which terminals can be opened.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteHostInfo {
-    /// Its name
+    /// Name of the host
     pub name: String,
-    /// Its destination for ssh
+    /// Destination for ssh
     pub ssh: String,
     /// idle (not needed yet), connecting, connected, or lost
     pub state: String,
-    /// Start time of the missing connection (ISO 8601, UTC)
+    /// Time since which the connection is missing (ISO 8601, UTC)
     pub since: Option<String>,
-    /// Reason for the missing connection, and what to do
+    /// Reason for the missing connection, with a suggested next step
     pub error: Option<String>,
-    /// Version of its terminal host, after the first connection
+    /// Version of its terminal host, known after the first connection
     pub version: Option<String>,
-    /// Number of its open terminals at the last report
+    /// Number of open terminals at the last report
     #[serde(default)]
     pub terminals: usize,
 }
 
-/// Connect to a machine now, and start its terminal host if there is none.
+/// Connect to a remote host now, and start its terminal host if none is running.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckHost {
-    /// Its name
+    /// Name of the host
     pub host: String,
-    /// Its destination, if it was just added to the configuration: first waits until the daemon has read it
+    /// Destination for ssh, for a host that was just added to the configuration: first waits until the daemon has read
+    /// it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
     /// Maximum wait in seconds
@@ -56,20 +57,20 @@ fn default_timeout() -> u32 {
     60
 }
 
-/// Ask a person a question of ssh. Only for an ssh process that the daemon started.
+/// Ask a person a question from ssh. Only for an ssh process that the daemon started.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AskSshQuestion {
     /// Ticket of the connection
     pub ticket: String,
-    /// The question of ssh
+    /// Question from ssh
     pub question: String,
 }
 
-/// The answer of the person.
+/// The person's answer.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AskSshQuestionReply {
-    /// True if it was answered
+    /// True if the person answered
     pub success: bool,
     /// The answer
     pub answer: Option<String>,
@@ -77,16 +78,16 @@ pub struct AskSshQuestionReply {
     pub error: Option<String>,
 }
 
-/// The machine, or the error.
+/// The remote host, or the error.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckHostReply {
-    /// True if it is connected
+    /// True if the host is connected
     pub success: bool,
-    /// The machine
+    /// The remote host
     pub host: Option<RemoteHostInfo>,
-    /// Run with the question of ssh for a person. The connection waits for the answer
+    /// Id of the run that asks a person the question from ssh. The connection waits for the answer
     pub question: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }

@@ -21,13 +21,13 @@ pub struct ReadInputs {
 pub struct ReadInputsReply {
     /// True if the terminal exists
     pub success: bool,
-    /// Id of the terminal, also if the request has its name
+    /// Id of the terminal, even if the request has its name
     #[serde(default)]
     pub session_id: String,
     /// The entries, oldest first
     #[serde(default)]
     pub inputs: Vec<InputRecord>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -59,17 +59,17 @@ pub enum InputKind {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputRecord {
-    /// Its number; numbers of dropped entries are missing
+    /// Number of the entry; numbers of dropped entries are missing
     pub number: u64,
     /// Time (ISO 8601, UTC)
     pub timestamp: String,
-    /// The client or run
+    /// The client or run that made the input
     pub by: Option<String>,
     /// End of the output at that time
     pub offset: u64,
-    /// Display of the program: prompt, program, password or full_screen
+    /// State of the screen: prompt, program, password or full_screen
     pub context: String,
-    /// The row of the cursor, up to the cursor: the question of a program
+    /// Text of the cursor's row up to the cursor: the question of a program
     pub row: Option<String>,
     /// Rows of the screen that received the input, if the program draws in place or uses the full screen
     pub screen: Option<String>,
@@ -106,7 +106,7 @@ pub struct InputRecord {
     pub patterns: Vec<String>,
     /// The pattern that matched
     pub pattern: Option<String>,
-    /// Text that it matched
+    /// Text that the pattern matched
     pub match_text: Option<String>,
     /// Position at which the output of the command begins
     pub output_begin: Option<u64>,

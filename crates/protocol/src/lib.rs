@@ -40,7 +40,7 @@ mod tools;
 mod verb;
 mod visible;
 
-pub use arguments::{InvalidArguments, Read, check, is_wrapped, read, unwrapped};
+pub use arguments::{InvalidArguments, ParsedVerb, check, is_wrapped, read, unwrapped};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, StartError, Starter, connect, connect_or_start};
@@ -54,7 +54,7 @@ pub use session::{DEFAULT_SESSION, take_session};
 pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
 pub use visible::{is_format, visible, with_collapsed_blanks};
 
-// These modules define the types of verbs. Everything public in them is part of the contract.
+// These modules define the types of verbs. All of their public items are part of the contract.
 pub use approver::*;
 pub use capture::*;
 pub use daemon::*;
@@ -74,5 +74,5 @@ pub use screens::*;
 pub use terminals::*;
 pub use tools::*;
 
-/// The version of the contract. Raised when an older front-end or daemon would misread the other.
+/// Version of the contract. Raised when an older front-end or daemon would misinterpret the other.
 pub const PROTOCOL_VERSION: u32 = 1;

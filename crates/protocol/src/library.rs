@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-fn most_listed() -> u32 {
+fn default_limit() -> u32 {
     200
 }
 
@@ -21,60 +21,60 @@ pub struct CreateWorkflow {
     /// Replace one of that name
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite_existing: bool,
-    /// The reason, for its history
+    /// Reason, for its history
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// Result of saving a workflow.
 ///
-/// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
+/// The fields of *terminal-control-mcp* are always written: null, or an empty string, list or object, if there is no value.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflowReply {
-    /// True if it was saved
+    /// True if the workflow was saved
     pub success: bool,
-    /// Its name
+    /// Name of the workflow
     #[serde(default)]
     pub workflow_name: String,
-    /// The name of its file in the library
+    /// Name of the file in the library
     #[serde(default)]
     pub stored_file: String,
-    /// Its file, as a whole path
+    /// Absolute path of the file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Its version, from 1; 0 where nothing was saved
+    /// Version, from 1; 0 if nothing was saved
     #[serde(default)]
     pub version: u32,
-    /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
+    /// Contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty if
     /// nothing was saved
     #[serde(default)]
     pub workflow_signature: Map<String, Value>,
-    /// Everything that keeps it from being saved; mistakes in it each with a JSON pointer to their place
+    /// All problems that prevent saving; those of the definition have a JSON pointer to their place
     #[serde(default)]
     pub validation_errors: Vec<String>,
-    /// Warnings for its author; it can run with them
+    /// Warnings for the author; the workflow can still run
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// True if it was not saved because a saved workflow has its name
+    /// True if the workflow was not saved because its name is taken
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub name_taken: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
 }
 
-/// Load a file of functions: check it, and keep it in the library, so that its declarations are found by their ids.
+/// Load a file of functions: check it and copy it to the library, so that its declarations are available by their ids.
 ///
-/// A file that was loaded before is loaded again, and from then on whenever it has changed.
+/// A file that was loaded before is reloaded now, and later whenever it has changed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFunctions {
-    /// The file, whose name ends in .py; a relative path begins at the caller's folder
+    /// File with a name that ends in .py; a relative path begins at the caller's working directory
     pub file: String,
     /// Replace another file of the same name, or one that was edited in the library
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
-    /// Only report its problems
+    /// Only report problems
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check_only: bool,
 }
@@ -83,48 +83,48 @@ pub struct LoadFunctions {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFunctionsReply {
-    /// True if it has no problems, and is kept unless it was only to be checked
+    /// True if the file has no problems, and was kept unless check_only was set
     pub success: bool,
-    /// The file, as a whole path
+    /// Absolute path of the file
     pub file: String,
-    /// Place where it is kept
+    /// Path of the copy in the library
     pub stored_file: Option<String>,
     /// loaded, reloaded or unchanged
     pub outcome: Option<String>,
-    /// Its declarations, in order
+    /// Declarations of the file, in order
     #[serde(default)]
     pub declares: Vec<DeclarationInfo>,
-    /// Everything that is wrong with it
+    /// All problems of the file
     #[serde(default)]
     pub problems: Vec<FileProblem>,
-    /// Warnings for its author; it can be used with them
+    /// Warnings for the author; the file can still be used
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<FileProblem>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Something that a file declares, in short.
+/// Summary of a declaration in a file.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeclarationInfo {
-    /// Its id
+    /// Id of the declaration
     pub id: String,
     /// workflow, graph, or the type of a node
     pub kind: String,
-    /// Its purpose
+    /// Description
     pub description: Option<String>,
-    /// Its line, from 1
+    /// Line number, from 1
     pub line: Option<u32>,
 }
 
 /// A problem of a file, for its author.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProblem {
-    /// The line, from 1
+    /// Line number, from 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The problem; if the interpreter reports it, with the place and a mark under it, on several lines
+    /// Description; if the interpreter reports the problem, several lines with the source line and a mark below it
     pub message: String,
 }
 
@@ -140,7 +140,7 @@ pub struct GetWorkflowSchema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowTopic {
-    /// First steps, with two whole examples
+    /// First steps, with two complete examples
     Overview,
     /// States, variables, arguments, limits
     Machines,
@@ -154,7 +154,7 @@ pub enum WorkflowTopic {
     Gates,
     /// Errors and their causes
     Errors,
-    /// Whole workflows
+    /// Complete workflows
     Examples,
     /// The JSON Schema of machines
     JsonSchema,
@@ -163,9 +163,9 @@ pub enum WorkflowTopic {
 /// Rules for writing workflows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowSchemaReply {
-    /// A page to read, in Markdown
+    /// Page to read, in Markdown
     pub documentation: String,
-    /// The actions that states may have
+    /// Actions that states can have
     pub available_tools: Vec<String>,
     /// Version of the rules
     pub schema_version: String,
@@ -181,14 +181,14 @@ pub struct ListWorkflows {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containing: Option<String>,
     /// Maximum number to list
-    #[serde(default = "most_listed")]
+    #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: u32,
 }
 
 impl Default for ListWorkflows {
     fn default() -> Self {
-        Self { containing: None, limit: most_listed() }
+        Self { containing: None, limit: default_limit() }
     }
 }
 
@@ -197,68 +197,68 @@ impl Default for ListWorkflows {
 pub struct ListWorkflowsReply {
     /// True if a library could be read
     pub success: bool,
-    /// The workflows, by name
+    /// The workflows, sorted by name
     pub workflows: Vec<WorkflowInfo>,
     /// Number of workflows, listed or not
     pub total: usize,
-    /// Files that are not workflows, and why
+    /// Files that are not workflows, with the reason
     #[serde(default)]
     pub broken: Vec<BrokenWorkflow>,
-    /// The folder in which new ones are saved
+    /// Directory in which new workflows are saved
     pub library: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A saved workflow, in short.
+/// Summary of a saved workflow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowInfo {
-    /// Its id, which is its name
+    /// Id of the workflow, which is its name
     #[serde(default)]
     pub id: String,
-    /// Its name
+    /// Name of the workflow
     pub name: String,
-    /// machine, function (an async function in Python syntax) or remote (done by another service)
+    /// machine, function (an async function in Python syntax) or remote (run by another service)
     pub kind: String,
-    /// Its purpose; empty where its author does not state it
+    /// Description of the workflow; empty if the author has not given one
     #[serde(default)]
     pub description: Option<String>,
-    /// Time at which it was first saved or loaded (ISO 8601, UTC); null where that is not known
+    /// Time of the first save or load (ISO 8601, UTC); null if unknown
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub created_at: Option<String>,
-    /// draft, or proven: it ran to its end unchanged; remote, of those whose runs others do
+    /// draft, or proven (a run completed without changes); remote for workflows of other services
     pub status: String,
-    /// The version of a machine, from 1; 0 of others
+    /// Version of a machine, from 1; 0 for other workflows
     #[serde(default)]
     pub version: u32,
-    /// Runs of it that have ended
+    /// Number of finished runs
     pub run_count: u64,
-    /// Those that achieved its purpose
+    /// Number of successful runs
     pub success_count: u64,
-    /// End time of the last of them
+    /// End time of the last run
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub last_run: Option<String>,
-    /// Time at which it was first saved (ISO 8601, UTC); empty where that is not known
+    /// Time of the first save (ISO 8601, UTC); empty if unknown
     #[serde(default)]
     pub created: String,
-    /// The variables that a machine takes: {NAME: {name, description, required}}, long descriptions cut
+    /// Arguments of a machine: {NAME: {name, description, required}}, with long descriptions shortened
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// The variables that a machine leaves, in the same form
+    /// Return values of a machine, in the same form
     #[serde(default)]
     pub return_values: Map<String, Value>,
-    /// States of a machine
+    /// Number of states of a machine
     #[serde(default)]
     pub state_count: usize,
-    /// Its file, or the service that has it
+    /// Path of the file, or the service that has the workflow
     pub file: String,
-    /// True if the name means another workflow, which lies in the project
+    /// True if the name means another workflow, in the project's library
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Note for its user: the file that it was loaded from is gone, or is not valid any more
+    /// Note for the user: the original file is missing or no longer valid
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -266,13 +266,13 @@ pub struct WorkflowInfo {
 /// A file of the library that is not a workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenWorkflow {
-    /// The file
+    /// Path of the file
     pub file: String,
-    /// Its problem
+    /// Description of the problem
     pub reason: String,
 }
 
-/// Look at a saved workflow: its definition, arguments, results, last runs and a diagram.
+/// Describe a saved workflow: definition, arguments, results, last runs and a diagram.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeWorkflow {
     /// Its name, or NAME@2
@@ -283,103 +283,104 @@ pub struct DescribeWorkflow {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeWorkflowReply {
-    /// True if there is one that can be read; it may have problems
+    /// True if the workflow exists and can be read, even with problems
     pub success: bool,
-    /// Its name
+    /// Name of the workflow
     pub name: Option<String>,
-    /// machine, or function: an async function in Python syntax
+    /// machine, or function (an async function in Python syntax)
     pub kind: Option<String>,
-    /// Its purpose
+    /// Description of the workflow
     pub description: Option<String>,
-    /// Its file
+    /// Path of the file
     pub file: Option<String>,
-    /// Variables that it takes
+    /// Arguments of the workflow
     #[serde(default)]
-    pub arguments: Vec<VariableOfContract>,
-    /// Variables that it leaves
+    pub arguments: Vec<ContractVariable>,
+    /// Return values of the workflow
     #[serde(default)]
-    pub return_values: Vec<VariableOfContract>,
-    /// JSON Schema of its arguments as a tool
+    pub return_values: Vec<ContractVariable>,
+    /// JSON Schema of the arguments as a tool
     #[schemars(with = "Option<Map<String, Value>>")]
     pub input_schema: Option<Value>,
-    /// Its metadata
+    /// Metadata of the workflow
     pub metadata: Option<WorkflowMetadata>,
-    /// Its problems, each with a JSON pointer to its place
+    /// Problems, each with a JSON pointer to its place
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The file of a function
+    /// Source file of a function
     pub source: Option<FunctionSource>,
-    /// The definition of a machine
+    /// Definition of a machine
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,
-    /// A diagram, in Mermaid's language; none when it is not valid
+    /// Diagram in Mermaid syntax; none if the workflow is not valid
     pub graph: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Draw a machine: a saved one, or the one that a run executes, as it was when the run began.
+/// Draw a state machine: a saved one, or that of a run as it was when the run began.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrawWorkflow {
-    /// The name of a saved workflow
+    /// Name of a saved workflow
     pub name: Option<String>,
-    /// A run, instead of a name
+    /// Run to draw, instead of a name
     pub run_id: Option<String>,
 }
 
-/// A machine as a picture.
+/// A diagram of a state machine.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrawWorkflowReply {
-    /// True if there is such a machine
+    /// True if the machine exists
     pub success: bool,
-    /// The picture, in SVG 1.1; a card for each state, with its name
+    /// Diagram in SVG 1.1, with a card for each state
     pub svg: Option<String>,
-    /// The same with one card for each chain of states, where there is one; the title of such a card has their names, one per line
+    /// The same diagram with one card for each chain of states, if it has chains; the card's title has the states' names, one per line
     pub collapsed_svg: Option<String>,
-    /// The definition that is drawn
+    /// Definition of the machine
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// The file in which a function stands.
+/// The source file of a function.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionSource {
-    /// Its text
+    /// Source code
     pub text: String,
-    /// The line of the workflow, from 1
+    /// Line of the workflow, from 1
     pub line: Option<u32>,
-    /// Everything that it declares, in its order
+    /// All declarations of the file, in order
     pub declares: Vec<DeclarationInfo>,
-    /// The file that it was loaded from
+    /// Path of the original file
     pub loaded_from: Option<String>,
-    /// Note for its user about that file
+    /// Note for the user about the original file
     pub note: Option<String>,
-    /// The metadata that the workflow is declared with
+    /// Metadata in the declaration of the workflow
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
-/// A variable of the shell that a workflow takes or leaves.
+/// An argument or a return value of a workflow: a variable of the shell.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct VariableOfContract {
-    /// Its name
+pub struct ContractVariable {
+    /// Name of the variable
     pub name: String,
-    /// Its purpose
+    /// Description of the variable
     pub description: Option<String>,
-    /// True if it must be set, and has no default that sets it
+    /// True if a value must be given, because there is no default
     pub required: bool,
-    /// Its value where nothing else is given
+    /// Default value
     pub default: Option<String>,
-    /// True if its value is shown nowhere
+    /// True if the value is never shown
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// True if the run's terminals have it in their environment, where that is declared; without it all but secrets are there
+    /// True if the run's terminals have the variable in their environment; absent if not declared, in which case all
+    /// variables except secrets are exported
     pub export: Option<bool>,
     /// JSON Schema of the value as text
     #[schemars(with = "Option<Map<String, Value>>")]
@@ -389,51 +390,51 @@ pub struct VariableOfContract {
 /// Metadata of a saved workflow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowMetadata {
-    /// Its signature
+    /// Signature of the workflow
     pub hash: String,
-    /// Time at which it was first saved
+    /// Time of the first save
     pub created: String,
-    /// Number of changes of its behaviour, counted from 1
+    /// Version, counted from 1: the number of changes of behaviour
     pub version: u32,
     /// draft or proven
     pub status: String,
-    /// Runs of it that have ended
+    /// Number of finished runs
     pub run_count: u64,
-    /// Those that achieved its purpose
+    /// Number of successful runs
     pub success_count: u64,
-    /// End time of the last of them
+    /// End time of the last run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
-    /// States that the last of them executed
+    /// Number of states executed by the last run
     pub total_states: u64,
 }
 
 /// Remove a saved workflow. Its runs, versions and the file of a function stay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflow {
-    /// Its name; or the name of a file of functions, which ends in .py
+    /// Its name, or the name of a file of functions, which ends in .py
     pub name: String,
 }
 
-/// List the versions of a machine. One that was removed has versions as well, until they are forgotten.
+/// List the versions of a machine, even of a removed one, until they are deleted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowVersions {
-    /// Its name
+    /// Name of the workflow
     pub name: String,
 }
 
-/// The versions, the newest first.
+/// The versions, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowVersionsReply {
-    /// True if there are some
+    /// True if the workflow has versions
     pub success: bool,
-    /// Its name
+    /// Name of the workflow
     #[serde(default)]
     pub workflow_name: String,
     /// The versions
     #[serde(default)]
     pub versions: Vec<WorkflowVersion>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -442,75 +443,76 @@ pub struct ListWorkflowVersionsReply {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowVersion {
-    /// Its number, from 1
+    /// Version number, from 1
     pub version: u32,
-    /// True if the name means it now
+    /// True if this is the current version
     pub is_current: bool,
-    /// Time of the save (ISO 8601, UTC); nothing where its file was edited, or is older than the list of versions
+    /// Time of the save (ISO 8601, UTC); none if the file was edited, or is older than the list of versions
     pub saved_at: Option<String>,
-    /// The person, the client or the run that saved it
+    /// Person, client or run that saved the version
     pub by: Option<String>,
-    /// The surface that was used
+    /// Surface that was used
     pub through: Option<String>,
-    /// The reason, in the author's words
+    /// Reason, in the author's words
     pub reason: Option<String>,
-    /// Its signature
+    /// Signature of the version
     pub hash: String,
 }
 
-/// Make an earlier version of a machine the current one: a new version that equals it. One that was removed is back.
+/// Make an earlier version of a machine the current one, as a new version with the same definition. Also restores a
+/// removed machine.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RevertWorkflow {
-    /// Its name
+    /// Name of the workflow
     pub name: String,
-    /// The version; without it the one before the current one, or the newest of one that was removed
+    /// Version to restore (default: the one before the current one, or the newest of a removed machine)
     pub version: Option<u32>,
-    /// The reason, for its history
+    /// Reason, for the version history
     pub reason: Option<String>,
 }
 
 /// Result of the revert.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RevertWorkflowReply {
-    /// True if the name means that version now
+    /// True if the workflow was reverted
     pub success: bool,
-    /// Its name
+    /// Name of the workflow
     #[serde(default)]
     pub workflow_name: String,
-    /// The new version
+    /// Number of the new version
     #[serde(default)]
     pub version: u32,
-    /// The version that it equals
+    /// Number of the restored version
     #[serde(default)]
     pub equals: u32,
-    /// Problems that keep it from being saved
+    /// Problems that prevent saving
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validation_errors: Vec<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Forget the versions of a machine, except the current one.
+/// Delete the versions of a machine, except the current one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ForgetWorkflowVersions {
-    /// Its name
+    /// Name of the workflow
     pub name: String,
 }
 
-/// Number of versions that were forgotten.
+/// Number of deleted versions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ForgetWorkflowVersionsReply {
-    /// True if none is left but the current one
+    /// True if no version except the current one is left
     pub success: bool,
-    /// Its name
+    /// Name of the workflow
     #[serde(default)]
     pub workflow_name: String,
-    /// Number of forgotten versions
+    /// Number of deleted versions
     #[serde(default)]
     pub forgotten: usize,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -519,17 +521,17 @@ pub struct ForgetWorkflowVersionsReply {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflowReply {
-    /// True if there was one, and is none any more
+    /// True if the workflow existed and was removed
     pub success: bool,
-    /// Its name
+    /// Name of the workflow
     pub workflow_name: String,
-    /// The file that was removed
+    /// The removed file
     pub file: Option<String>,
-    /// Other declarations of the file that were removed with it
+    /// Other declarations of the file, removed with it
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed_besides: Vec<DeclarationInfo>,
-    /// Another workflow of the name, which is meant by it now
+    /// Another workflow with the same name, which the name now means
     pub remaining: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }

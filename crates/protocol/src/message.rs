@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Message of a client.
+/// A message from a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FromClient {
@@ -14,7 +14,7 @@ pub enum FromClient {
     Command {
         /// Name of the verb.
         command_type: String,
-        /// Its parameters.
+        /// Parameters of the verb.
         #[serde(default)]
         params: Value,
         /// Id that the result repeats.
@@ -29,14 +29,14 @@ pub enum FromClient {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_repeated: bool,
     },
-    /// Cancel a command: its result is not needed. A wait ends; a run continues.
+    /// Cancel a command whose result is no longer needed. A wait ends; a run continues.
     Cancel {
         /// The command's `request_id`.
         request_id: Value,
     },
 }
 
-/// Message of the daemon.
+/// A message from the daemon.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -48,9 +48,9 @@ pub enum FromDaemon {
         /// The reply of the verb.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         data: Value,
-        /// The error and what to do.
+        /// Error message, with a suggested next step.
         error: Option<String>,
-        /// Reason, if the command was not executed.
+        /// Reason why the command was not executed, if so.
         error_code: Option<ErrorCode>,
         /// Warnings about the parameters, such as ignored fields.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +58,7 @@ pub enum FromDaemon {
         /// The `request_id` of the command.
         request_id: Value,
     },
-    /// Event of a subscription.
+    /// An event of a subscription.
     Event {
         /// The `request_id` of the command that subscribed.
         request_id: Value,
@@ -97,7 +97,7 @@ pub enum ErrorCode {
 pub struct Refusal {
     /// Reason for the refusal.
     pub code: ErrorCode,
-    /// The error and what to do.
+    /// Error message, with a suggested next step.
     pub error: String,
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_is_written_as_in_the_contract() {
+    fn command_is_parsed_from_the_contract_form() {
         let command: FromClient = serde_json::from_value(json!(
             {"type": "command", "command_type": "OPEN_TERMINAL", "params": {"shell": "bash"}, "request_id": 7}
         ))
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn event_has_its_fields_beside_its_type() {
+    fn event_fields_are_flattened() {
         let event = FromDaemon::Event { request_id: json!(1), event: json!({"seq": 2, "event_type": "transition"}) };
         assert_eq!(
             serde_json::to_value(&event).unwrap(),

@@ -23,13 +23,13 @@ pub struct GetMetricsReply {
 /// A metric, named by the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// Its name, such as steplatch_runs_started_total
+    /// Name, such as steplatch_runs_started_total
     pub name: String,
-    /// Its meaning
+    /// Meaning of the metric
     pub help: String,
-    /// Its kind
+    /// Kind of metric
     pub kind: MetricKind,
-    /// Its samples. Those of a histogram are its buckets, sum and count, distinguished by their suffixes
+    /// Samples. Those of a histogram are its buckets, sum and count, distinguished by their suffixes
     pub samples: Vec<Sample>,
 }
 
@@ -93,7 +93,7 @@ impl Histogram {
         Self { bounds, buckets: vec![0; bounds.len()], count: 0, sum_seconds: 0.0 }
     }
 
-    /// Counts one duration.
+    /// Records one duration.
     pub fn record_duration(&mut self, duration: Duration) {
         let seconds = duration.as_secs_f64();
         if let Some(bucket) = self.bounds.iter().position(|bound| seconds <= *bound) {
@@ -105,7 +105,7 @@ impl Histogram {
 
     /// Returns the samples: the cumulative count for each bound, the sum in seconds, and the total count.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "nobody counts to 2^53")]
+    #[allow(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
     pub fn samples(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {
         let bucket_sample = |bound: String, count: u64| {
             let labels = labels.clone().into_iter().chain([("le".to_owned(), bound)]).collect();

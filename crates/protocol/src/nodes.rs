@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// List the nodes of this project: what can be called by name. Graphs are listed apart.
+/// List the nodes of this project that can be called by name, without graphs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListNodes {
-    /// Only those with this text in their name or description
+    /// Only nodes with this text in their name or description
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containing: Option<String>,
 }
@@ -20,93 +20,93 @@ pub struct ListNodes {
 pub struct ListNodesReply {
     /// True if the project could be read
     pub success: bool,
-    /// The nodes, by name
+    /// The nodes, sorted by name
     pub nodes: Vec<NodeInfo>,
-    /// Declarations that cannot be used, and why
+    /// Declarations that cannot be used, with the reason
     #[serde(default)]
     pub broken: Vec<BrokenNode>,
-    /// The files that declare them
+    /// Files that declare nodes
     #[serde(default)]
     pub files: Vec<String>,
-    /// The folder in which nodes work: the project's, or the client's where no project declares any
+    /// Working directory of the nodes: that of the project, or of the client if no project declares any
     pub folder: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A node, in short.
+/// Summary of a node.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeInfo {
-    /// Its name
+    /// Name of the node
     pub id: String,
     /// Kind of the node: identity, bash, pty, function, http, mcp, llm or graph
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its purpose
+    /// Description of the node
     pub description: Option<String>,
-    /// The file that declares it; none for the one that is always there
+    /// File that declares the node; none for the built-in one
     pub file: Option<String>,
 }
 
 /// A declaration that cannot be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenNode {
-    /// The name it would have; none when it is the file that cannot be read
+    /// Declared name; none if the whole file cannot be read
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The file
     pub file: String,
-    /// Everything that is wrong, a line each, with JSON pointers
+    /// All problems, one per line, with JSON pointers
     pub reason: String,
 }
 
-/// Look at a node or a graph: its declaration, its place, and warnings for its author.
+/// Describe a node or a graph: its declaration, its location, and warnings for its author.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeNode {
-    /// Its name
+    /// Name of the node
     pub node_id: String,
 }
 
-/// A node, whole.
+/// A node in full.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeNodeReply {
-    /// True if there is one that can be used
+    /// True if the node exists and can be used
     pub success: bool,
-    /// Its entry in lists
+    /// Summary of the node
     pub node: Option<NodeInfo>,
-    /// Its declaration, with every default written out; secrets stand in it by reference
+    /// Declaration with all defaults; secrets appear as references
     #[schemars(with = "Option<Map<String, Value>>")]
     pub declaration: Option<Value>,
-    /// Warnings for its author; it can run with them
+    /// Warnings for the author; the node can still run
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Call a node, and return its result. Repeated as the same step, it is not called again.
+/// Call a node and return its result. A repetition of the same step does not call it again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunNode {
-    /// Its name
+    /// Name of the node
     pub node_id: String,
-    /// Its input
+    /// Input of the node
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
-    /// Seconds that it may take, besides its own limit
+    /// Time limit in seconds, in addition to the node's own
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 86_400.0))]
     pub timeout: Option<f64>,
 }
 
-/// Result of a call: always a value, also when it failed.
+/// Result of a call: always a value, even if the call failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeReply {
     /// True if the call succeeded
     pub success: bool,
-    /// Its output; of a call that failed, the output until then
+    /// Output; if the call failed, the output until then
     #[serde(default)]
     pub output: Value,
     /// Reason for the failure
@@ -115,19 +115,19 @@ pub struct NodeReply {
     /// Kind of the failure: exit_code, timeout, interrupted, connection …, or not_found for an unknown name
     #[serde(default)]
     pub error_type: Option<String>,
-    /// Kind of the node; none when there is no such node
+    /// Kind of the node; none if it does not exist
     #[serde(default)]
     pub node_type: Option<String>,
-    /// Its name
+    /// Name of the node
     #[serde(default)]
     pub node_id: String,
-    /// Its input
+    /// Input of the node
     #[serde(default)]
     pub input: Value,
-    /// Further facts, by the kind of node: exit_code, stderr, status, steps …
+    /// Further details that depend on the kind of node: exit_code, stderr, status, steps …
     #[serde(default)]
     pub attributes: Map<String, Value>,
-    /// The run that it was, if it is a graph or a function
+    /// The run of the call, if the node is a graph or a function
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
@@ -135,7 +135,7 @@ pub struct NodeReply {
 /// List the graphs of this project.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListGraphs {
-    /// Only those with this text in their name or description
+    /// Only graphs with this text in their name or description
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containing: Option<String>,
 }
@@ -145,44 +145,44 @@ pub struct ListGraphs {
 pub struct ListGraphsReply {
     /// True if the project could be read
     pub success: bool,
-    /// The graphs, by name
+    /// The graphs, sorted by name
     pub graphs: Vec<GraphInfo>,
-    /// Declarations that cannot be used, and why
+    /// Declarations that cannot be used, with the reason
     #[serde(default)]
     pub broken: Vec<BrokenNode>,
-    /// The files that declare them
+    /// Files that declare graphs
     #[serde(default)]
     pub files: Vec<String>,
-    /// The folder in which their nodes work
+    /// Working directory of the nodes
     pub folder: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A graph, in short.
+/// Summary of a graph.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphInfo {
-    /// Its name
+    /// Name of the graph
     pub id: String,
-    /// Its purpose
+    /// Description of the graph
     pub description: Option<String>,
-    /// Its steps, as they are declared
+    /// Steps, in the order of their declaration
     pub steps: Vec<String>,
-    /// The file that declares it
+    /// File that declares the graph
     pub file: Option<String>,
 }
 
-/// Run a graph, and return its result. Repeated as the same step, it is not run again.
+/// Run a graph and return its result. A repetition of the same step does not run it again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunGraph {
-    /// Its name
+    /// Name of the graph
     pub graph_id: String,
-    /// Its input
+    /// Input of the graph
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
-    /// Seconds that it may take, besides its own limit
+    /// Time limit in seconds, in addition to the graph's own
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 86_400.0))]
     pub timeout: Option<f64>,

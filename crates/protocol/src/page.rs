@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A secret of a login: a ticket or a half of a session. Its debug output is redacted.
+/// A secret of a login: a ticket or half of a session. Its debug output is redacted.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PageSecret(pub String);
@@ -16,11 +16,11 @@ impl fmt::Debug for PageSecret {
     }
 }
 
-/// Get a ticket, with which a browser logs in to the page once. Only a person in a terminal of their own gets one.
+/// Get a ticket with which a browser logs in to the page once. Only a person in their own terminal gets one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenPage {
-    /// The address of the page at http://localhost, to be opened by a file that redirects to it with the ticket; without one no file is
-    /// written. The part behind its `#` follows the ticket
+    /// Address of the page at http://localhost. If set, a file is written that redirects a browser to this address with
+    /// the ticket. The part after its `#` follows the ticket
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<PageSecret>,
 }
@@ -29,26 +29,26 @@ pub struct OpenPage {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenPageReply {
-    /// True if there is a ticket
+    /// True if a ticket was issued
     pub success: bool,
     /// The ticket
     pub ticket: Option<PageSecret>,
-    /// The file that redirects to the address with the ticket: only its owner reads it, and it is removed once the ticket is used or has
-    /// expired
+    /// File that redirects to the address with the ticket. Only its owner can read it, and it is removed once the
+    /// ticket is used or has expired
     pub file: Option<String>,
-    /// Seconds until it expires
+    /// Seconds until the ticket expires
     #[serde(default)]
     pub expires_seconds: u64,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Get a read-only link to a terminal, for another person. Only a person in a terminal of their own gets one.
+/// Get a read-only link to a terminal, for another person. Only a person in their own terminal gets one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShareTerminal {
     /// Id or name of the terminal
     pub session_id: String,
-    /// Seconds until the link expires: an hour unless given, at most 7 days
+    /// Seconds until the link expires (default: one hour; at most 7 days)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
@@ -57,17 +57,17 @@ pub struct ShareTerminal {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShareTerminalReply {
-    /// True if there is a link
+    /// True if the link was created
     pub success: bool,
-    /// Id of the link, with which it is ended
+    /// Id of the link, needed to revoke it
     pub share_id: Option<String>,
-    /// The ticket, which several browsers may use
+    /// Ticket, which several browsers may use
     pub ticket: Option<PageSecret>,
     /// Id of the terminal
     pub session_id: Option<String>,
-    /// Time at which it expires (ISO 8601, UTC)
+    /// Expiry time of the link (ISO 8601, UTC)
     pub expires: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -76,29 +76,29 @@ pub struct ShareTerminalReply {
 pub struct BeginPageSession {
     /// The ticket
     pub ticket: PageSecret,
-    /// The browser, as it calls itself
+    /// Name that the browser gives itself
     #[serde(default)]
     pub browser: String,
 }
 
-/// The session. Both halves together are the proof of it.
+/// The session. Both halves together authenticate it.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BeginPageSessionReply {
     /// True if the session began
     pub success: bool,
-    /// Its id
+    /// Id of the session
     pub session_id: Option<String>,
-    /// The half that the browser keeps as a cookie, which all ports of its host receive
+    /// Half that the browser keeps as a cookie, which all ports of its host receive
     pub cookie: Option<PageSecret>,
-    /// The half that only pages of the origin can read
+    /// Half that only pages of the origin can read
     pub half: Option<PageSecret>,
-    /// Seconds until it expires, however often it is used
+    /// Seconds until the session expires, regardless of use
     #[serde(default)]
     pub expires_seconds: u64,
-    /// The only terminal that the session may see
+    /// The only terminal that the session may show
     pub terminal: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -107,9 +107,9 @@ pub struct BeginPageSessionReply {
 pub struct CheckPageSession {
     /// The half in the cookie
     pub cookie: PageSecret,
-    /// The half of the origin
+    /// The half that only the origin can read
     pub half: PageSecret,
-    /// True if the session may be that of a read-only link
+    /// True if a session of a read-only link is accepted
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_be_link: bool,
 }
@@ -118,16 +118,16 @@ pub struct CheckPageSession {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckPageSessionReply {
-    /// True if they are the halves of a session
+    /// True if both halves belong to one session
     pub success: bool,
-    /// True if the cookie is the half of a session
+    /// True if the cookie belongs to a session
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cookie_is_known: bool,
-    /// Its id
+    /// Id of the session
     pub session_id: Option<String>,
-    /// The only terminal that the session may see
+    /// The only terminal that the session may show
     pub terminal: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -135,7 +135,7 @@ pub struct CheckPageSessionReply {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListPageSessions {}
 
-/// The sessions, the most recently used first.
+/// The sessions, most recently used first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListPageSessionsReply {
     /// Always true
@@ -150,50 +150,50 @@ pub struct ListPageSessionsReply {
 /// A read-only link to a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageShareInfo {
-    /// Its id
+    /// Id of the link
     pub share_id: String,
-    /// The terminal
+    /// Id of the terminal
     pub session_id: String,
-    /// Time at which it was made (ISO 8601, UTC)
+    /// Creation time (ISO 8601, UTC)
     pub began: String,
-    /// Time at which it expires (ISO 8601, UTC)
+    /// Expiry time (ISO 8601, UTC)
     pub expires: String,
-    /// Number of browsers that use it
+    /// Number of browsers that use the link
     pub browsers: usize,
 }
 
 /// A browser that is logged in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageSessionInfo {
-    /// Its id
+    /// Id of the session
     pub session_id: String,
-    /// The browser, as it calls itself
+    /// Name that the browser gives itself
     pub browser: String,
-    /// Time of the login (ISO 8601, UTC)
+    /// Login time (ISO 8601, UTC)
     pub began: String,
-    /// Time of the last use (ISO 8601, UTC), to some minutes
+    /// Time of the last use (ISO 8601, UTC), accurate to a few minutes
     pub used: String,
-    /// Time at which it expires if it is not used (ISO 8601, UTC)
+    /// Expiry time if the session is not used (ISO 8601, UTC)
     pub expires: String,
 }
 
-/// End a session of the page or a read-only link, or all of them.
+/// End one page session or read-only link, or all of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndPageSessions {
-    /// Its id, or the beginning of it; without one all sessions are ended
+    /// Id of the session or link, or the beginning of it; without it, all are ended
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
 }
 
-/// Number of sessions that were ended.
+/// Number of ended sessions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndPageSessionsReply {
     /// True if the named session, or every session, has ended
     pub success: bool,
-    /// Number of sessions that were ended
+    /// Number of ended sessions
     #[serde(default)]
     pub ended: usize,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_is_sent_but_not_printed() {
+    fn secret_is_serialized_but_not_in_debug_output() {
         let verb = BeginPageSession { ticket: PageSecret("abc123".to_owned()), browser: String::new() };
         assert!(serde_json::to_string(&verb).unwrap().contains("abc123"));
         assert!(!format!("{verb:?}").contains("abc"));

@@ -1,7 +1,7 @@
 //! The record of the page server of a state directory.
 //!
 //! The server locks the file of the record (flock(2)) while it runs. Readers ignore the record of a server that has
-//! ended, because another user's program may listen on its port.
+//! exited, because another user's program may listen on its port.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct PageServerRecord {
     /// Process id.
     pub pid: i32,
-    /// The port at `localhost`.
+    /// Port on `localhost`.
     pub port: u16,
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
 }
 
@@ -26,7 +26,7 @@ impl PageServerRecord {
         runtime.join("serve.lock")
     }
 
-    /// Returns the record of the last server, which may have ended.
+    /// Returns the record of the last server, which may have exited.
     #[must_use]
     pub fn last(runtime: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(Self::file(runtime)).ok()?).ok()
@@ -37,7 +37,7 @@ impl PageServerRecord {
     pub fn running(runtime: &Path) -> Option<Self> {
         let file = File::open(Self::file(runtime)).ok()?;
         match file.try_lock_shared() {
-            // A server that has just started may not have replaced the record of an ended one.
+            // A server that has just started may not have replaced its predecessor's record yet.
             Err(TryLockError::WouldBlock) => {
                 Self::last(runtime).filter(|record| Path::new("/proc").join(record.pid.to_string()).exists())
             }
@@ -61,16 +61,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_of_an_ended_server_has_no_address() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(PageServerRecord::running(folder.path()), None);
+    fn record_of_an_exited_server_is_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(PageServerRecord::running(directory.path()), None);
         let record = PageServerRecord { pid: 1, port: 7878, version: "1".to_owned() };
-        std::fs::write(PageServerRecord::file(folder.path()), serde_json::to_string(&record).unwrap()).unwrap();
-        assert_eq!(PageServerRecord::running(folder.path()), None);
-        let server = File::open(PageServerRecord::file(folder.path())).unwrap();
+        std::fs::write(PageServerRecord::file(directory.path()), serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(PageServerRecord::running(directory.path()), None);
+        let server = File::open(PageServerRecord::file(directory.path())).unwrap();
         server.try_lock().unwrap();
-        assert_eq!(PageServerRecord::running(folder.path()).unwrap().url(), "http://localhost:7878/");
+        assert_eq!(PageServerRecord::running(directory.path()).unwrap().url(), "http://localhost:7878/");
         server.unlock().unwrap();
-        assert_eq!(PageServerRecord::running(folder.path()), None);
+        assert_eq!(PageServerRecord::running(directory.path()), None);
     }
 }

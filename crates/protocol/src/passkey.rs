@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::approver::Passphrase;
 use crate::page::PageSecret;
 
-/// Get a ticket, with which the page registers one passkey. Only a person in a terminal of their own gets one.
+/// Get a ticket to register one passkey in the page. Only a person in their own terminal gets one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AddPasskey {
-    /// The approver's passphrase, where one is set
+    /// The approver's passphrase, if one is set
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
 }
@@ -18,31 +18,32 @@ pub struct AddPasskey {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AddPasskeyReply {
-    /// True if there is a ticket
+    /// True if a ticket was issued
     pub success: bool,
     /// The ticket
     pub ticket: Option<PageSecret>,
-    /// Seconds until it expires
+    /// Seconds until the ticket expires
     #[serde(default)]
     pub expires_seconds: u64,
     /// True if the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passphrase_wanted: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Register a passkey that a browser has created. The ticket of `steplatch gates passkey add` counts once, and the passkey signs answers
-/// once the person has confirmed its short name in a terminal of their own. Only a browser that is logged in to the page registers one.
+/// Register a passkey that a browser has created. The ticket of `steplatch gates passkey add` is valid once. The
+/// passkey signs answers once the person has confirmed its short name in their own terminal. The browser must be logged
+/// in to the page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPasskey {
     /// The ticket
     pub ticket: PageSecret,
     /// Client data that the browser collected (base64url)
     pub client_data: String,
-    /// The data of the authenticator, with the new key (base64url)
+    /// Authenticator data, with the new key (base64url)
     pub authenticator_data: String,
-    /// A name for it, such as that of the device
+    /// Name for the passkey, such as that of the device
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
@@ -51,11 +52,11 @@ pub struct RegisterPasskey {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPasskeyReply {
-    /// True if it waits for the person's confirmation
+    /// True if the passkey waits for the person's confirmation
     pub success: bool,
     /// The passkey
     pub passkey: Option<PasskeyInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -66,24 +67,24 @@ pub struct AwaitPasskey {
     pub ticket: PageSecret,
 }
 
-/// The passkey, which signs nothing before it is confirmed.
+/// The passkey, which signs nothing until it is confirmed.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitPasskeyReply {
-    /// True if there is a passkey
+    /// True if a passkey was registered
     pub success: bool,
     /// The passkey
     pub passkey: Option<PasskeyInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Confirm a passkey that a browser has registered, or discard it. Only a person in a terminal of their own does.
+/// Confirm a passkey that a browser has registered, or discard it. Only a person in their own terminal can do this.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfirmPasskey {
-    /// Its short name, whole, as the page shows it
+    /// Complete short name of the passkey, as shown on the page
     pub passkey_id: String,
-    /// Discard it instead
+    /// Discard the passkey instead
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
 }
@@ -96,7 +97,7 @@ pub struct ConfirmPasskeyReply {
     pub success: bool,
     /// The passkey
     pub passkey: Option<PasskeyInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -107,37 +108,37 @@ pub struct ListPasskeys {}
 /// The passkeys, the oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListPasskeysReply {
-    /// True if they could be read
+    /// True if the passkeys could be read
     pub success: bool,
     /// The passkeys
     #[serde(default)]
     pub passkeys: Vec<PasskeyInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A passkey. Nothing of it is secret.
+/// A passkey. It contains no secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PasskeyInfo {
-    /// Its short name: the beginning of the hash of its public key
+    /// Short name: the beginning of the hash of the public key
     pub passkey_id: String,
-    /// The person's name for it
+    /// The person's name for the passkey
     pub name: String,
-    /// The page that it signs for
+    /// Origin of the page that the passkey signs for
     pub origin: String,
-    /// Its id at the browser (base64url)
+    /// Credential id in the browser (base64url)
     pub credential_id: String,
-    /// Its public key: a point of P-256, not compressed (base64url)
+    /// Public key: an uncompressed point of P-256 (base64url)
     pub public_key: String,
-    /// Time of its registration (ISO 8601, UTC)
+    /// Registration time (ISO 8601, UTC)
     pub added: String,
 }
 
-/// Remove a passkey. Only a person in a terminal of their own does.
+/// Remove a passkey. Only a person in their own terminal can do this.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RemovePasskey {
-    /// Its short name, or the beginning of it
+    /// Short name of the passkey, or the beginning of it
     pub passkey_id: String,
 }
 
@@ -145,22 +146,23 @@ pub struct RemovePasskey {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RemovePasskeyReply {
-    /// True if it was removed
+    /// True if the passkey was removed
     pub success: bool,
     /// The passkey
     pub passkey: Option<PasskeyInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// A signature of an answer to a gate. The challenge is a hash of the gate's id, its digest, the number of the choice and the answer.
+/// A signature of an answer to a gate. The challenge is a hash of the gate id, the digest, the choice number and the
+/// answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PasskeyAssertion {
-    /// The passkey's id at the browser (base64url)
+    /// Credential id in the browser (base64url)
     pub credential_id: String,
     /// Client data that the browser collected (base64url)
     pub client_data: String,
-    /// The data of the authenticator (base64url)
+    /// Authenticator data (base64url)
     pub authenticator_data: String,
     /// The signature (base64url)
     pub signature: String,

@@ -25,11 +25,11 @@ pub struct DaemonPaths {
 /// Record that a running daemon writes into its state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonRecord {
-    /// Its process id.
+    /// Process id of the daemon.
     pub pid: u32,
     /// The socket on which it listens.
     pub socket: PathBuf,
-    /// Its version.
+    /// Version of the daemon.
     pub version: String,
 }
 
@@ -37,21 +37,21 @@ pub struct DaemonRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrivate {
     /// The directory belongs to another user.
-    #[error("directory '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a directory of yours", .folder.display())]
+    #[error("directory '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a directory of yours", .directory.display())]
     Foreign {
-        /// The folder.
-        folder: PathBuf,
-        /// The owner.
+        /// The directory.
+        directory: PathBuf,
+        /// User id of the owner.
         owner: u32,
     },
     /// The path exists and is not a directory.
     #[error("'{}' is not a directory", .0.display())]
-    NotAFolder(PathBuf),
+    NotADirectory(PathBuf),
     /// The system reported an error.
-    #[error("directory '{}' cannot be used", .folder.display())]
+    #[error("directory '{}' cannot be used", .directory.display())]
     System {
-        /// The folder.
-        folder: PathBuf,
+        /// The directory.
+        directory: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
@@ -66,7 +66,7 @@ fn path_from_environment(name: &str) -> Option<PathBuf> {
 fn default_state_dir() -> Option<PathBuf> {
     path_from_environment("XDG_STATE_HOME")
         .or_else(|| path_from_environment("HOME").map(|home| home.join(".local/state")))
-        .map(|folder| folder.join("steplatch"))
+        .map(|directory| directory.join("steplatch"))
 }
 
 impl DaemonPaths {
@@ -85,14 +85,14 @@ impl DaemonPaths {
         let state = std::path::absolute(state)?;
         let user = rustix::process::getuid().as_raw();
         let base = path_from_environment("XDG_RUNTIME_DIR")
-            .map_or_else(|| PathBuf::from(format!("/tmp/steplatch-{user}")), |folder| folder.join("steplatch"));
+            .map_or_else(|| PathBuf::from(format!("/tmp/steplatch-{user}")), |directory| directory.join("steplatch"));
         let runtime = base.join(fingerprint(&state));
         Ok(Self { state, runtime_base: Some(base), runtime })
     }
 
-    /// Returns whether this is the default state directory, which commands use without further settings.
+    /// Returns whether this is the default state directory, which commands use unless configured otherwise.
     #[must_use]
-    pub fn is_usual(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         default_state_dir().is_some_and(|default| default == self.state)
     }
 
@@ -150,26 +150,29 @@ impl DaemonPaths {
         self.runtime.join("shell")
     }
 
-    /// Returns the directory of the notes about remote hosts.
+    /// Returns the directory of the records about remote hosts.
     #[must_use]
     pub fn hosts(&self) -> PathBuf {
         self.state.join("hosts")
     }
 
-    /// Returns the paths of the terminal host that serves a client on another machine: one directory in the default
+    /// Returns the paths of the terminal host that serves a client on another computer: one directory in the default
     /// state directory, which outlives logins.
     ///
     /// # Errors
     /// If the client name is invalid, or there is no home directory.
     pub fn hosted(client: &str) -> io::Result<Self> {
         if client.is_empty() || client.len() > 64 || !client.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of a client is letters and digits"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a client name must consist of letters and digits",
+            ));
         }
         let no_state_dir = || io::Error::new(io::ErrorKind::NotFound, "no state directory: set HOME or XDG_STATE_HOME");
-        let folder = std::path::absolute(
+        let directory = std::path::absolute(
             default_state_dir().ok_or_else(no_state_dir)?.join("hosted").join(&client[..client.len().min(16)]),
         )?;
-        Ok(Self::new(folder.clone(), folder))
+        Ok(Self::new(directory.clone(), directory))
     }
 
     /// Returns the directory of links to recordings of terminals.
@@ -196,39 +199,39 @@ impl DaemonPaths {
         self.state.join("daemon.lock")
     }
 
-    /// Returns the record of the last daemon of this state directory, which may have ended.
+    /// Returns the record of the last daemon of this state directory, which may have exited.
     #[must_use]
     pub fn running(&self) -> Option<DaemonRecord> {
         serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()
     }
 }
 
-/// Creates `folder` and its parents if they are missing, and makes `folder` accessible only to this user.
+/// Creates `directory` and its parents if they are missing, and makes it accessible only to this user.
 ///
 /// # Errors
 /// If it belongs to another user, is not a directory, or the system reports an error.
-pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
-    let system_error = |source| NotPrivate::System { folder: folder.to_owned(), source };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => NotPrivate::NotAFolder(folder.to_owned()),
+pub fn ensure_private(directory: &Path) -> Result<(), NotPrivate> {
+    let system_error = |source| NotPrivate::System { directory: directory.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => NotPrivate::NotADirectory(directory.to_owned()),
         _ => system_error(source),
     })?;
     // Do not follow a link: another user could have created it in a directory that everyone can write to.
-    let metadata = fs::symlink_metadata(folder).map_err(system_error)?;
+    let metadata = fs::symlink_metadata(directory).map_err(system_error)?;
     if !metadata.is_dir() {
-        return Err(NotPrivate::NotAFolder(folder.to_owned()));
+        return Err(NotPrivate::NotADirectory(directory.to_owned()));
     }
     if metadata.uid() != rustix::process::getuid().as_raw() {
-        return Err(NotPrivate::Foreign { folder: folder.to_owned(), owner: metadata.uid() });
+        return Err(NotPrivate::Foreign { directory: directory.to_owned(), owner: metadata.uid() });
     }
     if metadata.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(system_error)?;
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(system_error)?;
     }
     Ok(())
 }
 
 /// Returns a short, stable name for a path: FNV-1a of 64 bits, <http://www.isthe.com/chongo/tech/comp/fnv/>. The hash
-/// is not a protection.
+/// is not cryptographic.
 fn fingerprint(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
     let hash = bytes
@@ -242,44 +245,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_made_private() {
+    fn directory_is_made_private() {
         let base = tempfile::tempdir().unwrap();
-        let folder = base.path().join("a/b");
-        ensure_private(&folder).unwrap();
-        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        ensure_private(&folder).unwrap();
-        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        let directory = base.path().join("a/b");
+        ensure_private(&directory).unwrap();
+        assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        ensure_private(&directory).unwrap();
+        assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
-    fn a_link_in_place_of_the_folder_is_refused() {
+    fn link_or_file_in_place_of_the_directory_is_refused() {
         let base = tempfile::tempdir().unwrap();
         let link = base.path().join("link");
         std::os::unix::fs::symlink(base.path(), &link).unwrap();
-        assert!(matches!(ensure_private(&link), Err(NotPrivate::NotAFolder(_))));
+        assert!(matches!(ensure_private(&link), Err(NotPrivate::NotADirectory(_))));
         let file = base.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(matches!(ensure_private(&file), Err(NotPrivate::NotAFolder(_))));
+        assert!(matches!(ensure_private(&file), Err(NotPrivate::NotADirectory(_))));
     }
 
     #[test]
-    fn two_state_folders_have_two_sockets() {
+    fn each_state_directory_has_its_own_socket() {
         let paths = |state: Option<&str>| DaemonPaths::from_environment(state.map(Path::new)).unwrap();
-        let [one, other, default] = [Some("/tmp/one"), Some("/tmp/other"), None].map(paths);
-        assert_ne!(one.socket(), other.socket());
-        assert_eq!(one.socket(), paths(Some("/tmp/one")).socket());
+        let [first, second, default] = [Some("/tmp/one"), Some("/tmp/other"), None].map(paths);
+        assert_ne!(first.socket(), second.socket());
+        assert_eq!(first.socket(), paths(Some("/tmp/one")).socket());
         assert_eq!(default.runtime().parent(), default.runtime_base());
-        assert_eq!(default.runtime_base(), one.runtime_base());
+        assert_eq!(default.runtime_base(), first.runtime_base());
     }
 
     #[test]
-    fn the_parent_of_the_runtime_folder_is_checked_as_well() {
+    fn parent_of_the_runtime_directory_is_checked() {
         let base = tempfile::tempdir().unwrap();
         let link = base.path().join("link");
         std::os::unix::fs::symlink(base.path(), &link).unwrap();
         let runtime = link.join("0123");
         let paths = DaemonPaths { state: base.path().to_owned(), runtime_base: Some(link), runtime };
-        assert!(matches!(paths.ensure_runtime(), Err(NotPrivate::NotAFolder(_))));
+        assert!(matches!(paths.ensure_runtime(), Err(NotPrivate::NotADirectory(_))));
     }
 }

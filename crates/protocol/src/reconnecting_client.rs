@@ -43,10 +43,10 @@ struct Connection {
     name: String,
 }
 
-/// Reason for a request without a reply.
+/// Reason for which a request has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// There is no daemon and none could be started.
+    /// No daemon is running and none could be started.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The daemon did not reply, or refused.
@@ -57,19 +57,19 @@ pub enum AskError {
 /// Policy for a request whose connection breaks before the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// Repeat the request; it has no further effect.
+    /// Repeat the request; a repetition has no further effect.
     Freely,
-    /// Repeat it as the same step, which the daemon performs once.
+    /// Repeat the request as the same step, which the daemon executes once.
     AsTheSame,
-    /// Do not repeat it: an unknown outcome is better than a second execution.
+    /// Do not repeat the request: an unknown outcome is better than a second execution.
     Never,
 }
 
 impl RetryPolicy {
     /// Returns the policy for verbs with these traits.
     #[must_use]
-    pub fn for_traits(nature: VerbTraits) -> Self {
-        match nature {
+    pub fn for_traits(traits: VerbTraits) -> Self {
+        match traits {
             VerbTraits { once: true, .. } => Self::AsTheSame,
             VerbTraits { idempotent: true, .. } => Self::Freely,
             _ => Self::Never,
@@ -78,14 +78,14 @@ impl RetryPolicy {
 
     /// Returns the policy for the verb `name`; an unknown verb is not repeated.
     #[must_use]
-    pub fn of_verb(name: &str) -> Self {
-        VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::for_traits(verb.nature))
+    pub fn for_verb(name: &str) -> Self {
+        VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::for_traits(verb.traits))
     }
 }
 
 /// Limit of retries: the number of losses since the connection was last stable.
 ///
-/// The limit ends retries of a request that crashes every daemon. The growing pauses leave a daemon time to end.
+/// The limit ends retries of a request that crashes every daemon. The growing pauses leave a daemon time to exit.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     count: usize,
@@ -118,7 +118,7 @@ impl RetryBudget {
         self.count = 0;
     }
 
-    /// Counts a loss and pauses. Returns false if no retry is left.
+    /// Counts a loss and pauses. Returns false if the limit is reached.
     pub(crate) async fn pause_before_retry(&mut self, max_losses: usize) -> bool {
         if self.since.elapsed() >= STABLE_AFTER {
             self.count = 0;
@@ -172,7 +172,7 @@ fn subtract_time_waited(name: &str, params: &mut Value, waited: Duration) {
     for wait in WAIT_FIELDS {
         let Some(field_schema) = schema.pointer(&format!("/properties/{wait}")) else { continue };
         let default_seconds = match name {
-            // Its schema states the default only in the description.
+            // The schema states this default only in the description.
             RunWorkflow::NAME => Some(RUN_WAIT_SECONDS),
             _ => field_schema.get("default").and_then(Value::as_f64),
         };
@@ -196,10 +196,10 @@ impl ReconnectingClient {
         Self { shared: self.shared.clone(), caller_name: Some(caller_name.into()) }
     }
 
-    /// Returns a client with its own connection and the client name `caller_name`: the daemon does not mix up its
+    /// Returns a client with its own connection and the client name `caller_name`: the daemon does not confuse its
     /// requests with those of concurrent callers.
     #[must_use]
-    pub fn apart(&self, caller_name: &str) -> Self {
+    pub fn with_own_connection(&self, caller_name: &str) -> Self {
         let Shared { paths, starter, hello, .. } = &*self.shared;
         Self::new(paths.clone(), starter.clone(), Hello { client: caller_name.to_owned(), ..hello.clone() })
     }
@@ -224,7 +224,7 @@ impl ReconnectingClient {
 
     /// Returns the paths of the daemon.
     #[must_use]
-    pub fn place(&self) -> &DaemonPaths {
+    pub fn paths(&self) -> &DaemonPaths {
         &self.shared.paths
     }
 
@@ -245,7 +245,7 @@ impl ReconnectingClient {
     /// # Errors
     /// Same as [`ReconnectingClient::call`].
     pub async fn call_raw(&self, name: &str, mut params: Value) -> Result<(Value, Vec<String>), AskError> {
-        let retry_policy = RetryPolicy::of_verb(name);
+        let retry_policy = RetryPolicy::for_verb(name);
         let step = random_name();
         let (mut retry_budget, mut is_repeated) = (RetryBudget::new(), false);
         loop {
@@ -272,7 +272,7 @@ impl ReconnectingClient {
     /// # Errors
     /// Same as [`ReconnectingClient::call`].
     pub async fn subscribe<V: Verb + Clone>(&self, verb: V) -> Result<(V::Reply, Events), AskError> {
-        let retry_policy = RetryPolicy::of_verb(V::NAME);
+        let retry_policy = RetryPolicy::for_verb(V::NAME);
         let mut retry_budget = RetryBudget::new();
         loop {
             let client = self.connect_with_retries(&mut retry_budget).await?;
@@ -294,20 +294,20 @@ impl ReconnectingClient {
         }
     }
 
-    /// Follows the events of a run from number `from` on, across restarts of the daemon.
+    /// Follows the events of a run, starting at number `from`, across restarts of the daemon.
     #[must_use]
     pub fn follow(&self, run_id: &str, from: u64) -> Follower {
         Follower::new(self.clone(), run_id.to_owned(), from, false)
     }
 
-    /// Follows a run that is about to begin, from its first event on. Retries for some seconds while the daemon does
-    /// not know the run.
+    /// Follows a run that is about to begin, starting at its first event. Retries for some seconds while the run is
+    /// unknown to the daemon.
     #[must_use]
     pub fn follow_from_its_beginning(&self, run_id: &str) -> Follower {
         Follower::new(self.clone(), run_id.to_owned(), 1, true)
     }
 
-    /// Returns the current connection, or makes one. It may break at any time.
+    /// Returns the current connection, or a new one. It may break at any time.
     ///
     /// # Errors
     /// If no daemon runs or can be started, or it speaks another version.
@@ -355,47 +355,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repetition_depends_on_the_kind_of_verb() {
-        assert_eq!(RetryPolicy::of_verb("GET_RUN"), RetryPolicy::Freely);
-        assert_eq!(RetryPolicy::of_verb("CANCEL_WORKFLOW"), RetryPolicy::Freely);
-        assert_eq!(RetryPolicy::of_verb("RUN_WORKFLOW"), RetryPolicy::AsTheSame);
-        assert_eq!(RetryPolicy::of_verb("SEND_INPUT"), RetryPolicy::AsTheSame);
-        assert_eq!(RetryPolicy::of_verb("SEND_SIGNAL"), RetryPolicy::Never);
-        assert_eq!(RetryPolicy::of_verb("NO_SUCH_VERB"), RetryPolicy::Never);
+    fn retry_policy_depends_on_the_verb() {
+        assert_eq!(RetryPolicy::for_verb("GET_RUN"), RetryPolicy::Freely);
+        assert_eq!(RetryPolicy::for_verb("CANCEL_WORKFLOW"), RetryPolicy::Freely);
+        assert_eq!(RetryPolicy::for_verb("RUN_WORKFLOW"), RetryPolicy::AsTheSame);
+        assert_eq!(RetryPolicy::for_verb("SEND_INPUT"), RetryPolicy::AsTheSame);
+        assert_eq!(RetryPolicy::for_verb("SEND_SIGNAL"), RetryPolicy::Never);
+        assert_eq!(RetryPolicy::for_verb("NO_SUCH_VERB"), RetryPolicy::Never);
     }
 
     #[test]
-    fn elapsed_waiting_time_is_subtracted_in_every_form() {
-        let left = |name: &str, mut params: Value| {
+    fn elapsed_time_is_subtracted_from_waits() {
+        let remaining = |name: &str, mut params: Value| {
             subtract_time_waited(name, &mut params, Duration::from_secs(2));
             params
         };
         assert_eq!(
-            left("GET_RUN", json!({"run_id": "run_x", "wait_seconds": 30})),
+            remaining("GET_RUN", json!({"run_id": "run_x", "wait_seconds": 30})),
             json!({"run_id": "run_x", "wait_seconds": 28.0})
         );
-        assert_eq!(left("GET_RUN", json!({"run_id": "run_x"})), json!({"run_id": "run_x"}), "it does not wait");
-        assert_eq!(left("AWAIT_OUTPUT", json!({"request": {"timeout": 1}})), json!({"request": {"timeout": 0.0}}));
-        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "the verb has ten seconds left");
-        assert_eq!(left("RUN_WORKFLOW", json!({})), json!({"wait_seconds": 18.0}));
-        assert_eq!(left("RUN_COMMAND", json!({"timeout": 1.5})), json!({"timeout": 0.1}), "less is refused");
-        assert_eq!(left("LIST_WORKFLOW_RUNS", json!({})), json!({}));
-        assert_eq!(left("LIST_TERMINAL_SESSIONS", Value::Null), Value::Null);
+        assert_eq!(
+            remaining("GET_RUN", json!({"run_id": "run_x"})),
+            json!({"run_id": "run_x"}),
+            "the request does not wait"
+        );
+        assert_eq!(remaining("AWAIT_OUTPUT", json!({"request": {"timeout": 1}})), json!({"request": {"timeout": 0.0}}));
+        assert_eq!(
+            remaining("AWAIT_OUTPUT", json!({})),
+            json!({"timeout": 8.0}),
+            "the default of ten seconds is reduced"
+        );
+        assert_eq!(remaining("RUN_WORKFLOW", json!({})), json!({"wait_seconds": 18.0}));
+        assert_eq!(
+            remaining("RUN_COMMAND", json!({"timeout": 1.5})),
+            json!({"timeout": 0.1}),
+            "the result is at least the minimum"
+        );
+        assert_eq!(remaining("LIST_WORKFLOW_RUNS", json!({})), json!({}));
+        assert_eq!(remaining("LIST_TERMINAL_SESSIONS", Value::Null), Value::Null);
     }
 
     #[test]
-    fn first_reconnection_is_immediate_and_later_ones_are_delayed() {
+    fn first_retry_is_immediate_and_later_ones_are_delayed() {
         let pauses = [1, 2, 3, 4, 20, usize::MAX].map(|count| pause_before(count).as_millis());
         assert_eq!(pauses, [0, 5, 10, 20, 500, 500]);
         let all: Duration = (1..=MAX_LOSSES).map(pause_before).sum();
         assert!(
             (5..10).contains(&all.as_secs()),
-            "a daemon needs a moment to end, and a person waits no longer: {all:?}"
+            "all pauses allow a daemon to exit without a long wait for people: {all:?}"
         );
     }
 
     #[tokio::test]
-    async fn repeated_losses_are_abandoned() {
+    async fn retries_end_after_the_maximum_number_of_losses() {
         let mut retry_budget = RetryBudget::new();
         assert!(retry_budget.pause_before_retry(2).await && retry_budget.pause_before_retry(2).await);
         assert!(!retry_budget.pause_before_retry(2).await);

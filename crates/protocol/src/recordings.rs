@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ScreenChange;
 
-/// List the recordings of terminals that `steplatch terminal record` has made on this machine and whose files exist.
+/// List the recordings that `steplatch terminal record` has made on this computer and whose files exist.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListRecordings {
-    /// Only those of the terminal with this id
+    /// Only recordings of this terminal
     pub session_id: Option<String>,
     /// Maximum number of recordings (default 200)
     #[schemars(range(min = 1, max = 1000))]
@@ -24,7 +24,7 @@ pub struct ListRecordingsReply {
     /// The recordings
     #[serde(default)]
     pub recordings: Vec<RecordingInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -33,23 +33,23 @@ pub struct ListRecordingsReply {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingInfo {
-    /// Its id
+    /// Id of the recording
     pub recording_id: String,
-    /// The terminal
+    /// The recorded terminal
     pub session_id: String,
-    /// The name of the terminal, or another title
+    /// Name of the terminal, or another title
     pub title: Option<String>,
-    /// Its file
+    /// Path of the recording
     pub file: String,
-    /// Length of the file in bytes
+    /// File size in bytes
     pub bytes: u64,
     /// Start time (ISO 8601, UTC)
     pub began: String,
     /// Time of the last write to the file (ISO 8601, UTC), which is the end of its content
     pub changed: String,
-    /// Columns of the screen at the beginning
+    /// Initial number of columns of the screen
     pub cols: Option<u16>,
-    /// Rows of the screen at the beginning; missing if the file is not a valid recording
+    /// Initial number of rows of the screen; missing if the file is not a valid recording
     pub rows: Option<u16>,
 }
 
@@ -71,15 +71,15 @@ pub struct ReadRecordingReply {
     pub success: bool,
     /// The recording
     pub recording: Option<RecordingInfo>,
-    /// Its readable length in milliseconds
+    /// Readable length in milliseconds
     #[serde(default)]
     pub duration_ms: u64,
-    /// Maximum pause of a replay in milliseconds, if the recording has one
+    /// Maximum pause of a replay in milliseconds, if the recording sets one
     pub idle_limit_ms: Option<u64>,
-    /// Its markers
+    /// Markers of the recording
     #[serde(default)]
     pub markers: Vec<RecordingMarker>,
-    /// The screens: the first one is whole, the others are changes
+    /// The screens: the first one is complete, the others are changes
     #[serde(default)]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub frames: Vec<RecordedFrame>,
@@ -87,7 +87,7 @@ pub struct ReadRecordingReply {
     pub next_ms: Option<u64>,
     /// Error that prevents reading the recording to its end
     pub damage: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct ReadRecordingReply {
 pub struct RecordingMarker {
     /// Time since the beginning in milliseconds
     pub at_ms: u64,
-    /// Its label
+    /// Label of the marker
     pub label: String,
 }
 

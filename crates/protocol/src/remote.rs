@@ -15,15 +15,15 @@ pub struct ListRemoteWorkflows {
 /// Remote services and their workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListRemoteWorkflowsReply {
-    /// True if the request was valid; a service may be down nevertheless
+    /// True if the request was valid, even if a service is down
     pub success: bool,
     /// The services
     #[serde(default)]
     pub remotes: Vec<RemoteInfo>,
-    /// Their workflows, sorted by tool
+    /// Workflows of the services, sorted by tool name
     #[serde(default)]
     pub workflows: Vec<RemoteWorkflowInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -32,11 +32,11 @@ pub struct ListRemoteWorkflowsReply {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteInfo {
-    /// Its name in the configuration
+    /// Name in the configuration
     pub name: String,
-    /// Its address
+    /// Base address
     pub base_url: String,
-    /// True if it is enabled
+    /// True if the service is enabled
     pub enabled: bool,
     /// True if the last discovery succeeded
     pub reachable: bool,
@@ -46,9 +46,9 @@ pub struct RemoteInfo {
     pub workflows: usize,
     /// Number of runs in progress
     pub running: usize,
-    /// Number of calls that wait for a run to end
+    /// Number of calls that wait for another run to end
     pub queued: usize,
-    /// Omitted entries of its list, with the reason
+    /// Omitted entries of the list, with the reason
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
     /// Error of the last discovery
@@ -59,27 +59,27 @@ pub struct RemoteInfo {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteWorkflowInfo {
-    /// The tool that runs it
+    /// Name of the tool that runs the workflow
     pub tool: String,
-    /// Its id at the service
+    /// Id at the service
     pub workflow_id: String,
     /// The service
     pub remote: String,
-    /// Its title at the service, cleaned
+    /// Title at the service, cleaned
     pub title: String,
-    /// Its description at the service, cleaned
+    /// Description at the service, cleaned
     pub description: String,
-    /// Its category
+    /// Category of the workflow
     pub category: String,
-    /// Its version
+    /// Version of the workflow
     pub version: String,
     /// sync or async
     pub execution_type: String,
     /// Metadata from the service, cleaned and limited in size
     pub metadata: Option<Map<String, Value>>,
-    /// Hash that pins its title, description and schema
+    /// Hash that pins the title, description and schema
     pub hash: String,
-    /// Time of the last change of the hash, if it has changed (ISO 8601, UTC)
+    /// Time of the last change of the hash, if it ever changed (ISO 8601, UTC)
     pub changed: Option<String>,
 }
 
@@ -94,7 +94,7 @@ pub struct RefreshWorkflows {
 /// Changes of the workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefreshWorkflowsReply {
-    /// True if all enabled services answered
+    /// True if all enabled services responded
     pub success: bool,
     /// Number of new workflows
     pub added: usize,
@@ -107,7 +107,7 @@ pub struct RefreshWorkflowsReply {
     /// The services
     #[serde(default)]
     pub remotes: Vec<RemoteInfo>,
-    /// The error and what to do; the workflows of a service that did not answer stay
+    /// Error message, with a suggested next step; the workflows of a service that did not respond are kept
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -130,9 +130,9 @@ pub struct CheckWorkflowStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckWorkflowStatusReply {
-    /// True if the service answered
+    /// True if the service responded
     pub success: bool,
-    /// RUNNING, COMPLETED, FAILED, CANCELLED, or another word of the service
+    /// RUNNING, COMPLETED, FAILED, CANCELLED, or a status of the service's own
     #[serde(default)]
     pub status: String,
     /// Id of the local run, if there is one
@@ -158,39 +158,39 @@ pub struct CheckWorkflowStatusReply {
     /// Progress in percent, if the service reports it
     #[schemars(with = "Option<f64>")]
     pub progress: Option<Number>,
-    /// Times of its creation, last change, start and end.
+    /// Creation, update, start and end times.
     #[serde(flatten)]
     pub times: StatusTimes,
     /// The question that the run waits for at the service
     #[serde(default, rename = "pending_gate", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub pending_gate: Option<Value>,
-    /// Error of the failed or cancelled run; with success false, the error of the request and what to do
+    /// Error of the failed or cancelled run; with success false, the error of the request, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Times of a run at its service, in milliseconds since 1970; those that the service does not report are left out.
+/// Times of a run at its service, in milliseconds since 1970. Times that the service does not report are omitted.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusTimes {
-    /// Time of its creation
+    /// Creation time
     pub create_time: Option<i64>,
-    /// Time of its last change
+    /// Time of the last change
     pub update_time: Option<i64>,
     /// Start time
     pub start_time: Option<i64>,
     /// End time
     pub end_time: Option<i64>,
-    /// The same as create_time
+    /// Same as create_time
     #[serde(default, rename = "createTime", skip_serializing_if = "Option::is_none")]
     pub create_time_camel: Option<i64>,
-    /// The same as update_time
+    /// Same as update_time
     #[serde(default, rename = "updateTime", skip_serializing_if = "Option::is_none")]
     pub update_time_camel: Option<i64>,
-    /// The same as start_time
+    /// Same as start_time
     #[serde(default, rename = "startTime", skip_serializing_if = "Option::is_none")]
     pub start_time_camel: Option<i64>,
-    /// The same as end_time
+    /// Same as end_time
     #[serde(default, rename = "endTime", skip_serializing_if = "Option::is_none")]
     pub end_time_camel: Option<i64>,
 }

@@ -16,11 +16,11 @@ fn some_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Optio
     Value::deserialize(deserializer).map(Some)
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-/// Default number of seconds for which a start of a run waits for its end.
+/// Default number of seconds to wait for the end of a new run.
 pub const RUN_WAIT_SECONDS: f64 = 20.0;
 
 /// Run a workflow: a JSON state machine over terminal actions, the same way every time.
@@ -37,32 +37,32 @@ pub struct RunWorkflow {
     pub workflow_name: Option<String>,
     /// Path of its file: JSON, or a function in .py
     pub workflow_file: Option<String>,
-    /// Terminal to work in (default: its own)
+    /// Terminal to use (default: its own)
     pub session_id: Option<String>,
     /// Initial variables
     pub initial_variables: Option<std::collections::BTreeMap<String, Value>>,
-    /// States at most (default 100)
+    /// Maximum number of states (default 100)
     #[schemars(range(min = 1, max = 1000))]
     pub max_states: Option<u32>,
-    /// Seconds that the run may take, without gates and pauses (default 1800)
+    /// Time limit in seconds, without gates and pauses (default 1800)
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
     /// Leave its terminals open when it ends
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_terminals: bool,
     /// Save a workflow_definition that completes
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub save_on_success: bool,
     /// Seconds to wait for its end or a gate (default 20)
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
     /// The same key returns the same run
     pub idempotency_key: Option<String>,
-    /// The engine that decides it
+    /// Engine that decides it
     pub engine: Option<EngineKind>,
     /// Level of detail
     pub detail: Option<RunDetail>,
-    /// Play a machine with these results and run nothing, see topic machines
+    /// Simulate a machine with these results, see topic machines
     pub rehearse: Option<Map<String, Value>>,
     /// Run this run again, with its input; a workflow beside it is the definition to use
     pub again: Option<RerunRequest>,
@@ -90,7 +90,7 @@ impl Default for RunWorkflow {
     }
 }
 
-/// An ended run to run again.
+/// A finished run to run again.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RerunRequest {
@@ -98,43 +98,43 @@ pub struct RerunRequest {
     pub run_id: String,
     /// State to begin at, with the results recorded before it (NAME, or NAME/2 for its second visit)
     pub from_state: Option<String>,
-    /// Perform again what cannot be taken back
+    /// Repeat irreversible actions
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeat_irreversible: bool,
 }
 
-/// Run a saved workflow by its name. Returns the run's id at once, or its result.
+/// Run a saved workflow by its name. Returns the run id at once, or the result.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflow {
     /// Name of the workflow
     pub workflow_id: String,
-    /// Its input: ctx.input of a function, the variable called input of a machine
+    /// Input: ctx.input of a function, the variable called input of a machine
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
-    /// Its parameters: ctx.params of a function, the variables of a machine
+    /// Parameters: ctx.params of a function, the variables of a machine
     pub params: Option<Map<String, Value>>,
-    /// The session that has the workflow: `default` or the name of the project, which both mean the project; of a machine,
-    /// also the terminal to work in
+    /// Session that has the workflow: `default` or the name of the project, which both mean the project; for a machine,
+    /// alternatively the terminal to use
     pub session_id: Option<String>,
-    /// The same as session_id, without terminals
+    /// Same as session_id, but never a terminal
     pub workspace: Option<String>,
-    /// Wait for its end
+    /// Wait for the end of the run
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
-    /// Wait for this or the end, whichever comes first. Needs no `wait`
+    /// Wait for this or the end, whichever comes first. Does not need `wait`
     pub until: Option<Until>,
-    /// Seconds that the run may take, gates and pauses not counted (machines: default 1800)
+    /// Time limit in seconds, without gates and pauses (machines: default 1800)
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub timeout: Option<f64>,
-    /// The same as timeout
+    /// Same as timeout
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
-    /// A name for this request: repeated with the same name, it returns the run that it started
+    /// Key of this request: a repetition with the same key returns the same run
     pub idempotency_key: Option<String>,
 }
 
-/// Event that ends a wait for a run besides its end.
+/// Event that ends a wait before the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
@@ -146,7 +146,7 @@ pub enum Until {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflowReply {
-    /// True if the run was started, or found; its state reports how it ended
+    /// True if the run was started, or found; state reports its outcome
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -156,13 +156,13 @@ pub struct ExecuteWorkflowReply {
     pub state: String,
     /// Return value of a function, or the return values of a machine
     pub result: Option<Value>,
-    /// Reason for which nothing was started, or the run failed: of a function, the text of its exception
+    /// Reason for which nothing was started, or the run failed; for a function, the exception message
     pub error: Option<String>,
-    /// Place in a function's file at which the exception was raised
+    /// Place in the file of a function where the exception was raised
     pub traceback: Option<String>,
 }
 
-/// Look at a run: how far it is, or how it ended.
+/// Get a run: its progress, or its result.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetRun {
@@ -173,24 +173,24 @@ pub struct GetRun {
     pub wait_seconds: Option<f64>,
     /// Level of detail
     pub detail: Option<RunDetail>,
-    /// Another run, to compare it with
+    /// Run to compare it with
     pub compare_with: Option<String>,
 }
 
 /// Difference of a run from another one. Numbers, identifiers and temporary paths in outputs count as equal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunComparison {
-    /// This run and the other one
+    /// Ids of this run and the other one
     pub runs: Vec<String>,
-    /// True if they began with the same and did the same
+    /// True if both runs had the same input and did the same
     pub same: bool,
-    /// Inputs that each was started with
+    /// Input of each run
     pub inputs: Vec<Value>,
-    /// Seconds that the states of each took
+    /// Seconds that the states of each run took
     pub elapsed_time: Vec<f64>,
-    /// Differences of the other run, the first one first; at most 100
+    /// Differences of the other run, in order; at most 100
     pub differences: Vec<RunDifference>,
-    /// Reason for which they cannot be compared
+    /// Reason for which the runs cannot be compared
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -200,7 +200,7 @@ pub struct RunComparison {
 pub struct RunDifference {
     /// The state
     pub state: String,
-    /// Kind of the difference: state, exit_code, output, or match (what a wait found)
+    /// Kind of difference: state, exit_code, output, or match (text found by a wait)
     pub what: String,
     /// Behaviour of the run
     pub recorded: String,
@@ -212,7 +212,7 @@ pub struct RunDifference {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunDetail {
-    /// The changes of each state, in short
+    /// Summary of the changes of each state
     Brief,
     /// Everything
     #[default]
@@ -221,10 +221,10 @@ pub enum RunDetail {
 
 /// A run and its progress.
 ///
-/// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
+/// The fields of *terminal-control-mcp* are always written: null, or an empty string, list or object, if there is no value.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunReply {
-    /// True if it completed; false as long as it continues
+    /// True if the run completed; false while it continues
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -236,15 +236,15 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub workflow_name: Option<String>,
-    /// The state executed last, or validation_failed, return_validation_failed, workflow_not_found, definition_invalid
-    /// or execution_error
+    /// Last executed state, or validation_failed, return_validation_failed, workflow_not_found, definition_invalid or
+    /// execution_error
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub final_state: Option<String>,
-    /// States executed
+    /// Number of executed states
     #[serde(default)]
     pub states_executed: u32,
-    /// Seconds since it began, or that it took
+    /// Duration in seconds, so far if the run continues
     #[serde(default)]
     pub total_elapsed_time: f64,
     /// Log of the states, in order
@@ -254,84 +254,84 @@ pub struct RunReply {
     /// The variables at the end
     #[serde(default)]
     pub final_variables: Map<String, Value>,
-    /// True if long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
+    /// True if execution_log or final_variables are shortened; steplatch runs events has everything
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
-    /// Values of the two that are not whole; those of the variables come first
+    /// Shortened values of execution_log and final_variables; those of the variables come first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened_values: Vec<ShortenedValue>,
     /// Return values of the workflow
     #[serde(default)]
     pub return_values: Map<String, Value>,
-    /// Its return value, if it is a function
+    /// Return value of a function
     #[serde(default, deserialize_with = "some_value", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// The terminal it worked in last
+    /// Last terminal of the run
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
-    /// Difference of another run from it, if requested
+    /// Comparison with another run, if requested
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub comparison: Option<RunComparison>,
-    /// The end of the screen of the terminal that a failed machine worked in; its terminals may be closed
+    /// End of the last screen of a failed machine; its terminals may be closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_screen: Option<String>,
-    /// The same of all its terminals by session_id, where there are several
+    /// End of the last screen of each terminal, by session_id, if there are several
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub last_screens: BTreeMap<String, String>,
-    /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
-    /// the workflow has none or is not known
+    /// Contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty if the
+    /// workflow has none or is unknown
     #[serde(default)]
     pub workflow_signature: Map<String, Value>,
-    /// True if the definition was saved because it ran to its end
+    /// True if the definition was saved because the run completed
     #[serde(default)]
     pub workflow_saved: bool,
-    /// The name under which it was saved; null unless this run saved it
+    /// Name of the saved workflow; null unless this run saved it
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub saved_workflow_name: Option<String>,
-    /// The saved workflow that does the same, because of which the definition was not saved again
+    /// Saved workflow with the same behaviour, because of which the definition was not saved again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_of: Option<String>,
     /// Workflows that can be run by name
     #[serde(default)]
     pub available_workflows: Vec<String>,
-    /// Deepest level of nested workflows
+    /// Maximum nesting depth of workflows
     #[serde(default)]
     pub recursion_depth: u32,
-    /// The question that the run waits for
+    /// Gate that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
-    /// Next step for a run that has neither completed nor failed: wait on, answer its gate, resume or start it again
+    /// Suggested next step for a run that has neither completed nor failed: wait, answer its gate, resume or restart it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
-    /// Start of its pause, and who paused it, while it is paused
+    /// Time and author of the pause, while the run is paused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// Patches of its machine that a person accepted while it ran
+    /// Patches of the machine that a person accepted during the run
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<RepairInfo>,
-    /// The error and what to do; of a run that completed, the reason why its definition was not saved
+    /// Error message, with a suggested next step; for a completed run, the reason why its definition was not saved
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
-    /// Irreversible actions of the earlier run that would happen again; again.repeat_irreversible permits them
+    /// Irreversible actions of the earlier run that would be repeated; again.repeat_irreversible permits them
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irreversible: Vec<String>,
-    /// Place in a function's file at which the exception was raised that error reports
+    /// Place in the file of a function where the exception in error was raised
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
 }
 
-/// A value in a reply that is a part of the whole one.
+/// A shortened value in a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShortenedValue {
-    /// Its place in the reply, as a JSON Pointer
+    /// Place in the reply, as a JSON Pointer
     pub path: String,
-    /// Number of characters of a text, or of entries of an object or a list, that it lacks
+    /// Number of omitted characters of text, or omitted entries of an object or a list
     pub left_out: u64,
-    /// True if the text is the end of the whole one, as of a screen; otherwise its beginning
+    /// True if the end of the text is kept, as for a screen; otherwise its beginning
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_end: bool,
 }
@@ -340,46 +340,46 @@ pub struct ShortenedValue {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateInfo {
-    /// Its id
+    /// Id of the gate
     pub gate_id: String,
-    /// The run that waits
+    /// The waiting run
     pub run_id: String,
     /// The question
     pub prompt: String,
-    /// Possible answers; null where any text or a form is accepted
+    /// Possible answers; null if any text or a form is accepted
     #[serde(default, serialize_with = "null_if_empty::serialize", deserialize_with = "null_if_empty::deserialize")]
     #[schemars(with = "Option<Vec<String>>")]
     pub choices: Vec<String>,
-    /// Those choices that only a person takes, because they lead past a gate for a person
+    /// Choices that only a person can take, because they lead past a gate for a person
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices_for_person: Vec<String>,
     /// Form to fill in: a JSON Schema of an object with flat fields
     #[schemars(with = "Option<Map<String, Value>>")]
     pub form: Option<Value>,
-    /// Those who may answer: human, agent or anyone
+    /// Who may answer: human, agent or anyone
     pub answered_by: String,
-    /// Time since which it waits (ISO 8601, UTC)
+    /// Time at which the gate was opened (ISO 8601, UTC)
     pub created_at: String,
-    /// Time until which an answer counts (ISO 8601, UTC)
+    /// Deadline for an answer (ISO 8601, UTC)
     pub expires_at: Option<String>,
-    /// Context to judge
+    /// Context for the decision
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
-    /// True if parts of the context are left out here
+    /// True if parts of the context are omitted here
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
-    /// Values of the context that are not whole here
+    /// Shortened values of the context
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened_values: Vec<ShortenedValue>,
-    /// True if parts of it are hidden as secrets
+    /// True if parts of the context are hidden as secrets
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
-    /// Input that people have typed since the question into the terminals of the run
+    /// Input that people have typed into the terminals of the run since the gate was opened
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub typed: Vec<TypedInput>,
-    /// The weakest proof of a person that it accepts, if that is not none
+    /// Weakest proof of a person that the gate accepts, if it requires one
     pub requires: Option<String>,
-    /// Digest of the whole question, and of the workflow that asks it
+    /// Digest of the complete question, and of its workflow
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
@@ -402,15 +402,15 @@ mod null_if_empty {
 pub struct TypedInput {
     /// The terminal
     pub session_id: String,
-    /// Person who typed
+    /// Person who typed the input
     pub by: String,
-    /// Number of bytes; a key may be several
+    /// Number of bytes; one key may send several
     pub bytes: u64,
-    /// Time at which the last of it was typed (ISO 8601, UTC)
+    /// Time of the last input (ISO 8601, UTC)
     pub last_at: String,
 }
 
-/// Field of a gate's context that states the consequence of no answer: `after TIME, …`, with the time of
+/// Field of a gate's context that states the consequence of a missing answer: `after TIME, …`, with the time of
 /// `expires_at`.
 pub const WITHOUT_ANSWER: &str = "without an answer";
 
@@ -425,10 +425,10 @@ impl GateInfo {
         }
     }
 
-    /// Returns remarks besides the question for a person who answers, a sentence each.
+    /// Returns remarks on the question for the person who answers, a sentence each.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let masked_remark = "parts of this are hidden as secrets (••••••): who typed them as secret could see them";
+        let masked_remark = "parts of this are hidden as secrets (••••••), known only to those who typed them";
         let typed_remark = |input: &TypedInput| {
             let TypedInput { session_id, by, bytes, last_at } = input;
             let unit = if *bytes == 1 { "byte" } else { "bytes" };
@@ -443,9 +443,9 @@ impl GateInfo {
     /// Returns the fields of the context as text, by name. For an agent's question about a screen, returns only the
     /// screen; the other fields describe the reading of the terminal.
     #[must_use]
-    pub fn to_judge(&self) -> Vec<(&str, String)> {
-        let screens = ["screen_content", "match_text"];
-        let screen = screens.iter().find_map(|name| self.context.get_key_value(*name));
+    pub fn context_to_judge(&self) -> Vec<(&str, String)> {
+        let screen_fields = ["screen_content", "match_text"];
+        let screen = screen_fields.iter().find_map(|name| self.context.get_key_value(*name));
         match screen.filter(|_| self.answered_by == "agent") {
             Some((name, screen)) => as_text(screen).map(|screen| (name.as_str(), screen)).into_iter().collect(),
             None => self.context.iter().filter_map(|(name, value)| Some((name.as_str(), as_text(value)?))).collect(),
@@ -462,28 +462,28 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Show a question that a run waits for, whole.
+/// Show a question that a run waits for in full.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetGate {
     /// The run
     pub run_id: String,
-    /// The gate; may be left out while only one waits
+    /// The gate; optional if only one is open
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
 }
 
-/// The question, with nothing left out.
+/// The complete question.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetGateReply {
-    /// True if it waits
+    /// True if the gate is open
     pub success: bool,
     /// The question
     pub gate: Option<GateInfo>,
-    /// True if the run asked something before
+    /// True if an earlier gate of the run was open
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asked_before: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -519,68 +519,69 @@ pub struct ProposePatch {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProposePatchReply {
-    /// True if the patch is valid, every recording passes, and a person is asked about it
+    /// True if the patch is valid, every recording passes, and a person is asked to accept it
     pub success: bool,
-    /// The run that waits: the one named, or one below it
+    /// The waiting run: the requested one, or one of its children
     pub run_id: String,
-    /// The gate where a person accepts it or not
+    /// Gate at which a person accepts or rejects the patch
     pub gate_id: Option<String>,
-    /// The lines that differ
+    /// Diff of the definition
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub difference: String,
-    /// Parts that it weakens, or may weaken, each with its place
+    /// Parts that the patch weakens, or may weaken, each with its place
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weakens: Vec<String>,
-    /// The checks that were made
+    /// Checks that were made
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<String>,
-    /// The next step
+    /// Suggested next step
     pub next_step: Option<String>,
-    /// Reason for its refusal; the run waits as before
+    /// Reason for the refusal; the run waits as before
     pub error: Option<String>,
 }
 
-/// A patch of the machine of a run that a person accepted.
+/// An accepted patch of the machine of a run.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairInfo {
-    /// The state that the run had stopped in
+    /// State in which the run had stopped
     pub state: String,
     /// Reason for the proposal
     pub reason: String,
     /// Author of the proposal
     pub proposed_by: String,
-    /// Person who accepted it
+    /// Person who accepted the patch
     pub accepted_by: String,
     /// Time of the acceptance (ISO 8601, UTC)
     pub accepted_at: String,
-    /// The version of the workflow in the library since then
+    /// Version of the workflow in the library that has the patch
     pub version: Option<u32>,
-    /// Reason for which the library did not take it; the run continues with it
+    /// Reason for which the library does not have the patch; the run continues with it
     pub error: Option<String>,
 }
 
-/// Answer a gate that a run waits for. A gate for a human is answered only by a person, as stated in HELLO.
+/// Answer a gate that a run waits for. Only a person, as declared in HELLO, can answer a gate for a human.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGate {
     /// The run
     pub run_id: String,
-    /// The gate; may be left out while only one waits
+    /// The gate; optional if only one is open
     pub gate_id: Option<String>,
-    /// One of its choices, any text where it has none, or its form as JSON
+    /// One of the choices, any text if there are none, or the form as JSON
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
-    /// The number of that choice, from 1: tells choices apart that are shown alike
+    /// Number of the choice, from 1: distinguishes choices that look alike
     pub number: Option<usize>,
-    /// The fields of its form, instead of answer
+    /// Fields of the form, instead of answer
     pub form: Option<Map<String, Value>>,
-    /// The approver's passphrase, where one is set
+    /// The approver's passphrase, if one is set
     pub passphrase: Option<Passphrase>,
-    /// A signature of this answer by a passkey, instead of the passphrase. It signs `answer` and `number`, and needs the whole digest
+    /// A passkey's signature of this answer, instead of the passphrase. It signs `answer` and `number`, and requires
+    /// the complete digest
     pub passkey: Option<Box<PasskeyAssertion>>,
-    /// The digest of the gate as it was shown, or eight digits of its beginning or more; an answer to a gate that is shown otherwise
-    /// by now is refused
+    /// Digest of the gate as it was shown, or at least its first eight digits. The answer is refused if the gate has
+    /// changed since then
     pub digest: Option<String>,
 }
 
@@ -588,30 +589,30 @@ pub struct AnswerGate {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGateReply {
-    /// True if the answer was taken
+    /// True if the answer was accepted
     pub success: bool,
     /// The run
     pub run_id: String,
-    /// Its state now
+    /// Current state of the run
     #[serde(default)]
     pub status: String,
-    /// True if it was not taken because the approver's passphrase is missing or wrong
+    /// True if the answer was refused because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passphrase_wanted: bool,
-    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    /// Seconds until a passphrase is checked again; set if this one was not checked because of earlier wrong ones
     pub retry_after_seconds: Option<u64>,
-    /// True if the answer does not fit the gate, such as a text that is none of its choices, or an invalid form. Nothing was recorded
-    /// and the gate still waits; correct the answer and send it again
+    /// True if the answer does not fit the gate: it is not one of the choices, or the form is invalid. Nothing was
+    /// recorded and the gate is still open; correct the answer and send it again
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub misread: bool,
-    /// Parts of the terminals that are not compared before the run does what was approved, a sentence each
+    /// Parts of the terminals that are not checked before the run performs the approved action, a sentence each
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
-/// Cancel a run. What is in flight is abandoned and the run's own terminals are closed.
+/// Cancel a run. Actions in progress are abandoned and the run's own terminals are closed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CancelWorkflow {
     /// The run
@@ -621,23 +622,23 @@ pub struct CancelWorkflow {
 /// Result of cancelling.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CancelWorkflowReply {
-    /// True if there is such a run
+    /// True if the run exists
     pub success: bool,
     /// The run
     pub run_id: String,
-    /// Its state now
+    /// Current state of the run
     #[serde(default)]
     pub state: String,
-    /// The outcome, in words
+    /// Description of the outcome
     #[serde(default)]
     pub message: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Delete the record of a run that has ended, with the runs that it started. Only a person deletes records. A key of
-/// the run that protected against a second start is deleted with it.
+/// Delete the record of a finished run and of the runs that it started. Only a person can delete records. The
+/// idempotency key of the run is deleted too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteRun {
     /// The run
@@ -652,23 +653,23 @@ pub struct DeleteRunReply {
     /// The run
     #[serde(default)]
     pub run_id: String,
-    /// Number of deleted records: this one, and those of the runs that it started
+    /// Number of deleted records, including those of the runs that it started
     #[serde(default)]
     pub deleted: u64,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Pause a run: work in flight ends, nothing new begins, and its time stands still. Runs that it started are paused
-/// with it. A gate can be answered meanwhile, and the run cancelled.
+/// Pause a run: actions in progress end, none begins, and its time limit is suspended. Runs that it started are paused
+/// too. Its gates can still be answered, and the run can be cancelled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PauseWorkflow {
     /// The run
     pub run_id: String,
 }
 
-/// Resume a paused run, and with it those that are paused because of it.
+/// Resume a paused run, and the runs that were paused because of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeWorkflow {
     /// The run
@@ -683,15 +684,15 @@ pub struct PauseWorkflowReply {
     pub success: bool,
     /// The run
     pub run_id: String,
-    /// Its state
+    /// Current state of the run
     #[serde(default)]
     pub state: String,
-    /// Start of its pause, and who paused it
+    /// Time and author of the pause
     pub paused: Option<PauseInfo>,
-    /// The outcome, in words
+    /// Description of the outcome
     #[serde(default)]
     pub message: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -700,21 +701,21 @@ pub struct PauseWorkflowReply {
 pub struct PauseInfo {
     /// Start time (ISO 8601, UTC)
     pub since: String,
-    /// Person or client that paused it
+    /// Person or client that paused the run
     pub by: String,
 }
 
-/// The record of a run, without its log.
+/// Get the record of a run, without its log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowRun {
     /// The run
     pub run_id: String,
 }
 
-/// One run.
+/// Record of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
-    /// Its id
+    /// Id of the run
     pub run_id: String,
     /// Name of the workflow
     pub workflow_id: String,
@@ -722,78 +723,78 @@ pub struct RunRecord {
     pub state: String,
     /// Start time (ISO 8601, UTC)
     pub started_at: String,
-    /// End time (ISO 8601, UTC); null until then
+    /// End time (ISO 8601, UTC); null until the run ends
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub completed_at: Option<String>,
-    /// Its input, of any kind; of a machine that was given variables, these
+    /// Input, of any type; for a machine that was given variables, these
     #[serde(default)]
     pub input: Value,
-    /// The parameters that it was given besides
+    /// Additional parameters
     #[serde(default)]
     pub params: Map<String, Value>,
-    /// Return value of a function, or the return values of a machine; null unless it is completed
+    /// Return value of a function, or the return values of a machine; null unless the run completed
     #[serde(default)]
     pub result: Value,
-    /// True if result is shortened, as long ones are in lists: its texts, or the beginning of its JSON as a text. The record
-    /// of the run has the whole
+    /// True if result is shortened, as in lists: strings are cut, or it is the beginning of its JSON as a string. The
+    /// record of the run has the complete result
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub result_shortened: bool,
-    /// Reason for its failure, of a function the text of its exception; null unless it failed
+    /// Reason for the failure (for a function, the exception message); null unless the run failed
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
-    /// Place in a function's file at which the exception was raised
+    /// Place in the file of a function where the exception was raised
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
-    /// Questions that it waits for, the oldest first
+    /// Open gates, oldest first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_gates: Vec<GateInfo>,
-    /// Start of its pause, and who paused it, while it is paused
+    /// Time and author of the pause, while the run is paused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// The oldest of them; null while it waits for none
+    /// The oldest open gate; null if there is none
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub pending_gate: Option<GateInfo>,
-    /// The run that started it
+    /// Run that started this run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
-    /// The run that it runs again
+    /// Earlier run that this run repeats
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<RerunInfo>,
-    /// The outer engine that decides it
+    /// External engine that decides the run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineKind>,
-    /// Patches of its machine that were accepted while it ran
+    /// Patches of the machine that were accepted during the run
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<RepairInfo>,
-    /// True if it waits for a person and continues only after 'steplatch approver unlock'
+    /// True if the run waits for a person and continues only after 'steplatch approver unlock'
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
 }
 
-/// The earlier run of a run that runs it again.
+/// The earlier run that a run repeats.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RerunInfo {
     /// The earlier run
     pub run_id: String,
-    /// The state at which this run began, with the results of the earlier run before it
+    /// State at which this run began, with the earlier run's results before it
     pub from_state: Option<String>,
-    /// Number of events that were taken over from the earlier run; they follow the start of this run
+    /// Number of events copied from the earlier run; they follow the start of this run
     pub taken_over_events: Option<u64>,
 }
 
-/// A run's record.
+/// Record of a run.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowRunReply {
-    /// True if there is such a run
+    /// True if the run exists
     pub success: bool,
     /// The record
     pub run: Option<RunRecord>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 
@@ -805,11 +806,11 @@ pub struct ListWorkflowRuns {
     pub workflow_id: Option<String>,
     /// In this state: running, waiting, completed, failed or cancelled
     pub state: Option<String>,
-    /// Begun then or later (ISO 8601)
+    /// Started at or after this time (ISO 8601)
     pub since: Option<String>,
-    /// Begun before that
+    /// Started before this time
     pub until: Option<String>,
-    /// Before this one, the last of a page
+    /// Older than this run, the last of a page
     pub before: Option<String>,
     /// Maximum number of runs (default 50)
     #[schemars(range(min = 1, max = 1000))]
@@ -819,25 +820,25 @@ pub struct ListWorkflowRuns {
 /// Runs, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowRunsReply {
-    /// True if the request was understood
+    /// True if the request was valid
     pub success: bool,
     /// The runs
     #[serde(default)]
     pub runs: Vec<RunRecord>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Follow the events of a run, from its first or from a later one, as events on this connection.
+/// Follow the events of a run, starting at a given event, as events on this connection.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Subscribe {
     /// The run
     pub run_id: String,
-    /// Number of the first event wanted (default 1)
+    /// Number of the first event (default 1)
     pub from_seq: Option<u64>,
-    /// Maximum number of events, after which no more come (default: all up to the run's end)
+    /// Maximum number of events (default: all until the end of the run)
     #[schemars(range(min = 1))]
     pub at_most: Option<u64>,
 }
@@ -845,12 +846,12 @@ pub struct Subscribe {
 /// Result of subscribing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SubscribeReply {
-    /// True if there is such a run
+    /// True if the run exists
     pub success: bool,
-    /// Number of the newest event so far: all up to it come without waiting
+    /// Number of the newest event so far; events up to it arrive without waiting
     #[serde(default)]
     pub newest_seq: u64,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -858,7 +859,7 @@ pub struct SubscribeReply {
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
-    /// Its number within the run, from 1.
+    /// Number within the run, from 1.
     pub seq: u64,
     /// The run.
     pub run_id: String,
@@ -866,7 +867,7 @@ pub struct RunEvent {
     pub workflow_id: String,
     /// Type of the event, such as `state_entered`.
     pub event_type: String,
-    /// The particulars.
+    /// Details of the event.
     pub data: Map<String, Value>,
     /// Time (ISO 8601, UTC).
     pub timestamp: String,
@@ -907,15 +908,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn question_without_choices_has_null_choices() {
-        for (choices, written) in [(vec![], json!(null)), (vec!["yes".to_owned()], json!(["yes"]))] {
+    fn empty_choices_are_serialized_as_null() {
+        for (choices, expected) in [(vec![], json!(null)), (vec!["yes".to_owned()], json!(["yes"]))] {
             let gate = GateInfo { choices, ..GateInfo::default() };
             let value = serde_json::to_value(&gate).unwrap();
-            assert_eq!(value["choices"], written);
+            assert_eq!(value["choices"], expected);
             assert_eq!(serde_json::from_value::<GateInfo>(value).unwrap(), gate);
         }
-        let mut older = serde_json::to_value(GateInfo::default()).unwrap();
-        older["choices"] = json!([]);
-        assert_eq!(serde_json::from_value::<GateInfo>(older).unwrap(), GateInfo::default());
+        let mut older_form = serde_json::to_value(GateInfo::default()).unwrap();
+        older_form["choices"] = json!([]);
+        assert_eq!(serde_json::from_value::<GateInfo>(older_form).unwrap(), GateInfo::default());
     }
 }

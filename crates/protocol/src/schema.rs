@@ -13,7 +13,7 @@ pub use offered::offered;
 
 use crate::Verb;
 
-/// Returns the schema of a verb's parameters; its `description` is the verb's.
+/// Returns the schema of a verb's parameters, with the description of the verb.
 #[must_use]
 pub fn parameters<V: Verb>() -> Value {
     plain_schema::<V>(true)
@@ -30,11 +30,11 @@ fn plain_schema<T: schemars::JsonSchema>(describe_fields: bool) -> Value {
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     simplify(&mut schema);
     if let Some(object) = schema.as_object_mut() {
-        // Clients expect `properties` also for an object without fields.
+        // Clients expect `properties` even for an object without fields.
         object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
     if !describe_fields {
-        // Models do not read descriptions of replies, which would lengthen every list of tools.
+        // Models do not read the descriptions of replies, which would lengthen every list of tools.
         keep_shape_only(&mut schema);
     }
     schema
@@ -112,10 +112,10 @@ fn remove_null(object: &mut Map<String, Value>) {
 
 /// Replaces `oneOf` with described constants by an `enum`.
 fn enumerate_constants(object: &mut Map<String, Value>) {
-    let constants = |choices: &Value| -> Option<Vec<Value>> {
+    let constant_values = |choices: &Value| -> Option<Vec<Value>> {
         choices.as_array()?.iter().map(|choice| choice.get("const").cloned()).collect()
     };
-    if let Some(values) = object.get("oneOf").and_then(constants) {
+    if let Some(values) = object.get("oneOf").and_then(constant_values) {
         object.remove("oneOf");
         object.insert("type".into(), "string".into());
         object.insert("enum".into(), Value::Array(values));
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schema_is_plain() {
+    fn parameters_have_a_plain_schema() {
         let schema = serde_json::to_string_pretty(&parameters::<crate::ExitTerminal>()).unwrap();
         expect![[r#"
             {
@@ -160,7 +160,7 @@ mod tests {
                 },
                 "force": {
                   "type": "boolean",
-                  "description": "Kill at once, without asking the programs to end"
+                  "description": "Kill at once, without a signal to exit"
                 }
               },
               "required": [

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct WatchScreen {
     /// Terminal to watch
     pub session_id: String,
-    /// Least time between two events in milliseconds; a change after a longer silence is sent at once
+    /// Minimum time between two events in milliseconds; a change after a longer silence is sent at once
     #[serde(default)]
     pub interval_ms: u64,
 }
@@ -17,56 +17,56 @@ pub struct WatchScreen {
 /// Result of watching a screen.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WatchScreenReply {
-    /// True if there is such a terminal
+    /// True if the terminal exists
     pub success: bool,
-    /// The terminal's id, also where it was called by its name
+    /// Id of the terminal, even if the request has its name
     #[serde(default)]
     pub session_id: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Read the screen of a terminal as cells, with the rows that scrolled away. Secrets are redacted.
+/// Read the screen of a terminal and its scrollback, as cells. Secrets are redacted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadScrollback {
     /// Terminal to read
     pub session_id: String,
-    /// Maximum number of rows above the screen (default 1000, which is all that is known with colours)
+    /// Maximum number of scrollback rows (default 1000, the most that are kept with colours)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub rows: Option<u16>,
 }
 
-/// A screen and what scrolled away, as cells.
+/// A screen and its scrollback, as cells.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadScrollbackReply {
-    /// True if there is such a terminal
+    /// True if the terminal exists
     pub success: bool,
     /// Columns
     #[serde(default)]
     pub cols: u16,
-    /// The rows, oldest first; the last ones are those of the screen
+    /// Rows, oldest first, ending with those of the screen
     #[serde(default)]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub lines: Vec<ScreenRow>,
-    /// The colour of text that has no other, as `#rrggbb`
+    /// Default text colour, as `#rrggbb`
     #[serde(default)]
     pub foreground: String,
-    /// The same for the ground
+    /// Default background colour, as `#rrggbb`
     #[serde(default)]
     pub background: String,
-    /// Colours of the palette that the program has changed
+    /// Palette colours that the program has changed
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub palette: Vec<(u8, String)>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Watch the states of all terminals: an event on this connection reports that some may have changed, some time after
-/// they did, once for many changes. What a program waits for may change without one.
+/// Watch the states of all terminals: an event on this connection reports that some may have changed. Events are
+/// delayed, and one may stand for many changes. A program may begin to wait for input without an event.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WatchTerminals {}
 
@@ -75,7 +75,7 @@ pub struct WatchTerminals {}
 pub struct WatchTerminalsReply {
     /// True if the states are watched
     pub success: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -88,12 +88,12 @@ pub enum TerminalsEvent {
     TerminalsChanged,
 }
 
-/// Hold a terminal as long as this request is not cancelled: input that does not carry the key is refused meanwhile.
+/// Hold a terminal until this request is cancelled: input without the key is refused in the meantime.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HoldTerminal {
     /// Terminal to hold
     pub session_id: String,
-    /// The key, which the client draws; a request with the same key continues the hold
+    /// Key, chosen by the client; a request with the same key continues the hold
     pub hold_key: String,
 }
 
@@ -102,10 +102,10 @@ pub struct HoldTerminal {
 pub struct HoldTerminalReply {
     /// True if the terminal is held
     pub success: bool,
-    /// Its id, also where it was called by its name
+    /// Id of the terminal, even if the request has its name
     #[serde(default)]
     pub session_id: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -145,7 +145,7 @@ pub struct ScreenState {
     pub foreground: String,
     /// Default colour of the background, as `#rrggbb`.
     pub background: String,
-    /// Colours of the palette that the program has changed.
+    /// Palette colours that the program has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub palette: Vec<(u8, String)>,
     /// The title that the program set.
@@ -159,7 +159,7 @@ pub struct ScreenState {
     pub bracketed_paste: bool,
     /// Mouse events that the program requests: buttons, drags (also movement with a pressed button) or moves.
     pub mouse: Option<String>,
-    /// The exit code of the program, once it has ended.
+    /// The exit code of the program, once it has exited.
     pub exit_code: Option<i32>,
 }
 
@@ -181,7 +181,7 @@ pub struct ScreenRow {
     pub row: u16,
     /// Runs of cells with the same style, from left to right. Empty cells are omitted.
     pub runs: Vec<ScreenRun>,
-    /// Links of runs (OSC 8): the index of the run, and the address in printable ASCII.
+    /// Hyperlinks of runs (OSC 8): the index of the run, and the address in printable ASCII.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<(u16, String)>,
 }

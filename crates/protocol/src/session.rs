@@ -15,7 +15,7 @@ pub const DEFAULT_SESSION: &str = "default";
 const SESSION_COMMANDS: [&str; 5] =
     ["LIST_WORKFLOWS", "GET_WORKFLOW_RUN", "LIST_WORKFLOW_RUNS", "ANSWER_GATE", "CANCEL_WORKFLOW"];
 
-/// Fields that name a session: the one of document 003, and its newer name.
+/// Fields that name a session: that of document 003, and its newer name.
 const SESSION_FIELDS: [&str; 2] = ["session_id", "workspace"];
 
 /// Removes the session names from the parameters of a command, and returns them: up to one for each field. The
@@ -56,7 +56,7 @@ mod tests {
 
     // Document 003, lines 910-922, 972 and 1217-1222: every command takes session_id.
     #[test]
-    fn session_is_removed_from_commands_that_may_name_one() {
+    fn session_is_removed_from_commands_that_accept_one() {
         let mut parameters = json!({"session_id": "default", "run_id": "run_x"});
         assert_eq!(take_session("GET_WORKFLOW_RUN", &mut parameters).unwrap(), ["default"]);
         assert_eq!(parameters, json!({"run_id": "run_x"}));
@@ -65,8 +65,8 @@ mod tests {
         assert_eq!(wrapped, json!({"request": {}}));
         let mut terminal = json!({"session_id": "term_x"});
         assert!(take_session("EXIT_TERMINAL", &mut terminal).unwrap().is_empty());
-        assert_eq!(terminal, json!({"session_id": "term_x"}), "another command means a terminal");
-        let refused = take_session("ANSWER_GATE", &mut json!({"session_id": 3})).unwrap_err();
-        assert_eq!(refused.to_string(), "session_id must be a string");
+        assert_eq!(terminal, json!({"session_id": "term_x"}), "session_id of EXIT_TERMINAL is a terminal");
+        let error = take_session("ANSWER_GATE", &mut json!({"session_id": 3})).unwrap_err();
+        assert_eq!(error.to_string(), "session_id must be a string");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Six of them are the tools of *terminal-control-mcp*, with the same names and
 //! fields; all other fields are optional. A reply with `success: false` and an `error`
-//! reports a failure. Only invalid parameters are refused before the verb runs.
+//! reports a failure. Only invalid parameters are refused before the verb is executed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const fn default_rows() -> u16 {
     40
 }
 
-const fn yes() -> bool {
+const fn default_true() -> bool {
     true
 }
 
@@ -33,8 +33,8 @@ const fn default_timeout() -> f64 {
 
 /// Open a real terminal with a shell or any other program. Returns when the shell is at its prompt.
 ///
-/// The terminal lives on until exit_terminal, also when this connection ends. Then: run_command for one command,
-/// send_input with until for programs that ask.
+/// The terminal stays open until exit_terminal, also when this connection ends. Then: run_command for one command,
+/// send_input with until for interactive programs.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenTerminal {
@@ -58,9 +58,9 @@ pub struct OpenTerminal {
     /// A name to use in place of the session_id
     pub name: Option<String>,
     /// Wait for the first prompt before returning
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub wait_ready: bool,
-    /// Another machine to open it on: one of hosts of list_terminal_sessions
+    /// Remote host: one of hosts of list_terminal_sessions
     pub host: Option<String>,
 }
 
@@ -70,19 +70,19 @@ pub struct OpenTerminal {
 pub struct OpenTerminalReply {
     /// True if a terminal was opened
     pub success: bool,
-    /// Its id, for all other calls
+    /// Id of the terminal, for all other calls
     #[serde(default)]
     pub session_id: String,
-    /// The command line that runs in it
+    /// Command line that runs in the terminal
     #[serde(default)]
     pub shell: String,
-    /// Address of a page that shows it
+    /// Address of a page that shows the terminal
     pub web_url: Option<String>,
     /// The screen
     pub screen_content: Option<String>,
     /// Time at which the screen was read (ISO 8601, UTC)
     pub timestamp: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
     /// Process id of the program
     pub pid: Option<i32>,
@@ -90,17 +90,17 @@ pub struct OpenTerminalReply {
     pub cols: Option<u16>,
     /// Rows
     pub rows: Option<u16>,
-    /// True if it is unknown whether it happened
+    /// True if the request may or may not have taken effect
     pub outcome_unknown: Option<bool>,
 }
 
-/// Part of the screen that a reply has.
+/// Part of the screen that a reply returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScreenMode {
-    /// New content: lines printed since the input or this client's last look; of a full-screen program the changed rows
+    /// New lines, or for a full-screen program the changed rows, since the input or this client's last read
     Auto,
-    /// Lines printed since the input or this client's last look
+    /// Lines printed since the input or this client's last read
     New,
     /// The whole screen
     #[default]
@@ -109,19 +109,19 @@ pub enum ScreenMode {
     None,
 }
 
-/// Part of the screen that a reply has, where that is not the whole one.
+/// Part of the screen that a reply contains, if it is not the whole screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScreenPart {
-    /// The output since the input or this client's last look
+    /// The output since the input or this client's last read
     New,
-    /// The rows that changed since this client's last look, each behind its number
+    /// The rows that changed since this client's last read, each after its number
     Changed,
-    /// The rows that have more than frames and blanks, each behind its number
+    /// The rows with more than frames and spaces, each after its number
     Text,
 }
 
-/// Text on the screen that is drawn to stand out, such as a selected item.
+/// Highlighted text on the screen, such as a selected item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HighlightInfo {
     /// Row, counted from 0
@@ -148,14 +148,14 @@ pub struct SendInput {
     /// The text is a secret, hidden in everything that is returned or stored
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// Wait for so many milliseconds without output (0: do not wait)
+    /// Wait for this many milliseconds without output (0: do not wait)
     #[schemars(range(max = 30_000))]
     pub wait_for_quiet_ms: Option<u32>,
     /// Wait for this regular expression
     pub pattern: Option<String>,
     /// Wait for this, as in await_output
     pub until: Option<AwaitUntil>,
-    /// Seconds to wait at most (default 10)
+    /// Maximum wait in seconds (default 10)
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: Option<f64>,
     /// Part of the screen to return
@@ -170,31 +170,31 @@ pub struct SendInput {
     pub highlighted: Vec<String>,
 }
 
-/// Reading of the input that a program waits for.
+/// The way in which a program reads typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputReading {
-    /// It reads a whole line, which is shown
+    /// The program reads a whole line, which is shown
     Line,
-    /// It shows what is typed, or takes keys
+    /// The program shows what is typed, or reads single keys
     Shown,
-    /// It reads a line without showing it, as for a password
+    /// The program reads a line without showing it, such as a password
     Hidden,
-    /// Either of both
+    /// Any of the above
     Any,
 }
 
-/// Output that a text of a reply lacks.
+/// Output that a reply omits.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OmittedOutput {
-    /// Bytes of output that lie between the text and tail
+    /// Number of bytes between the text and tail
     pub bytes: u64,
-    /// Position of the first of them, to read on from with content_mode: history
+    /// Position of the first omitted byte, to continue reading there with content_mode: history
     pub offset: u64,
     /// End of the output, after the omitted bytes
     pub tail: Option<String>,
-    /// Output before this position is no longer held
+    /// Position before which output is no longer available
     pub lost_before: Option<u64>,
 }
 
@@ -214,48 +214,48 @@ pub struct SendInputReply {
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// The outcome, in words
+    /// Description of the outcome
     pub message: String,
-    /// A person held the terminal and gave it back: what changed meanwhile
+    /// Changes while a person held the terminal, who has handed it back
     pub handed_back: Option<AbsenceInfo>,
     /// The screen afterwards
     pub screen_content: Option<String>,
-    /// The part that screen_content lacks
+    /// Output omitted from screen_content
     pub omitted: Option<OmittedOutput>,
     /// Time at which the screen was read (ISO 8601, UTC)
     pub timestamp: Option<String>,
-    /// True if the program still runs
+    /// True if the program is still running
     pub process_running: Option<bool>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
-    /// The terminal's name
+    /// Name of the terminal
     pub name: Option<String>,
-    /// End of the wait, where pattern or until requested one
+    /// End of the wait, if pattern or until requested one
     pub waited: Option<WaitInfo>,
-    /// The part of the screen that screen_content has, unless it is all
+    /// Part of the screen in screen_content, unless it is the whole screen
     pub screen_part: Option<ScreenPart>,
-    /// The cursor, of a full-screen program
+    /// Cursor of a full-screen program
     pub cursor: Option<CursorPosition>,
-    /// True if a full-screen program has the screen
+    /// True if a full-screen program uses the alternate screen
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alternate_screen: bool,
-    /// Text that stands out on the screen of a full-screen program
+    /// Highlighted text on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
-    /// Text at the shell's prompt that was typed and not entered
+    /// Text that was typed at the shell's prompt and not entered
     pub typed: Option<String>,
-    /// Position in the output just before the input, for await_output's since
+    /// Position in the output just before the input, for since of await_output
     pub offset: Option<u64>,
-    /// True if a command runs in the foreground, where the shell reports it
+    /// True if a command runs in the foreground, if the shell reports it
     pub busy: Option<bool>,
-    /// Exit code of the last command, where the shell reports it
+    /// Exit code of the last command, if the shell reports it
     pub exit_code: Option<i32>,
-    /// True if it waits for typed input, where that is known
+    /// True if the program waits for typed input; absent if unknown
     pub awaiting_input: Option<bool>,
-    /// True if it reads a line that is not shown, as a password
+    /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
-    /// True if it is unknown whether it happened
+    /// True if the request may or may not have taken effect
     pub outcome_unknown: Option<bool>,
     /// Warning about the typed text
     pub warning: Option<String>,
@@ -264,32 +264,32 @@ pub struct SendInputReply {
 /// End of the wait of an input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitInfo {
-    /// Reason for its end
+    /// Reason for the end of the wait
     pub reason: AwaitReason,
     /// Text that the pattern matched
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_text: Option<String>,
-    /// Texts that its groups matched, group 1 first
+    /// Text that each group of the pattern matched, group 1 first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub groups: Vec<Option<String>>,
     /// Seconds waited
     pub elapsed_time: f64,
-    /// Position to look from in the next wait: behind the match
+    /// Start position for the next wait: just after the match
     pub offset: u64,
-    /// True if the pattern matches only what was typed, which is not a match
+    /// True if the pattern matches only the echo of the input, which does not count
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
-    /// True if the prompt is there and the shell ran nothing of the line
+    /// True if the shell is at its prompt and has run no command of the line
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ran_nothing: bool,
 }
 
-/// Place where await_output looks.
+/// Text that await_output searches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitTarget {
-    /// Everything printed, also what scrolled away
+    /// All output, including what scrolled away
     #[default]
     Output,
     /// The screen as drawn, for full-screen programs
@@ -300,20 +300,20 @@ pub enum AwaitTarget {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitUntil {
-    /// Nothing but the end of the program and the timeout
+    /// Only the exit of the program and the timeout
     #[default]
     Match,
     /// The shell's prompt, or a program that asks for input
     Prompt,
     /// The program asks for input: a question, a prompt, an editor
     Input,
-    /// The end of the program
+    /// The exit of the program
     Exit,
     /// Half a second without output
     Quiet,
 }
 
-/// Terminals of several that end a wait.
+/// Number of terminals that must match before a wait of several ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitMode {
@@ -325,14 +325,14 @@ pub enum AwaitMode {
 }
 
 /// Position where a wait begins to search: an offset in the output, `"input"` (the last input into the terminal), or
-/// `"last"` (after the last match of the same client, else after its last look).
+/// `"last"` (after the last match of the same client, or after its last read).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
     /// Position in the output, as in the `offset` of replies.
     Offset(u64),
     /// After the last match of the same client.
     Last,
-    /// The last input into the terminal, even if a wait has matched after it.
+    /// The last input into the terminal, even if a later wait has matched.
     Input,
 }
 
@@ -349,12 +349,12 @@ impl Serialize for Since {
 impl<'de> Deserialize<'de> for Since {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
-        let whole = |number: f64| number >= 0.0 && number.fract() == 0.0 && number < 9e15;
+        let is_offset = |number: f64| number >= 0.0 && number.fract() == 0.0 && number < 9e15;
         match &value {
             serde_json::Value::String(text) if text.trim() == "last" => Ok(Self::Last),
             serde_json::Value::String(text) if text.trim() == "input" => Ok(Self::Input),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a whole number")]
-            serde_json::Value::Number(number) if number.as_f64().is_some_and(whole) => {
+            serde_json::Value::Number(number) if number.as_f64().is_some_and(is_offset) => {
                 Ok(Self::Offset(number.as_u64().or_else(|| number.as_f64().map(|number| number as u64)).unwrap_or(0)))
             }
             serde_json::Value::String(text) if text.trim().parse::<u64>().is_ok() => {
@@ -385,9 +385,9 @@ pub enum AwaitReason {
     Match,
     /// The shell is at its prompt
     Prompt,
-    /// The program ended
+    /// The program exited
     Exit,
-    /// Another program took the place of the shell, as after exec; no prompt of the shell will come
+    /// Another program replaced the shell, as with exec; the shell shows no further prompt
     Replaced,
     /// There was no output for a while
     Quiet,
@@ -395,16 +395,16 @@ pub enum AwaitReason {
     Input,
     /// A run ended or waits at a gate; see run
     Run,
-    /// The time was up
+    /// The timeout expired
     Timeout,
-    /// The wait could not be done; error states the reason
+    /// The wait failed; error states the reason
     #[default]
     Error,
 }
 
 /// Wait until a pattern appears in a terminal's output.
 ///
-/// Begins behind your last input or match, in a run behind its last input; your echo does not match.
+/// Begins after your last input or match, in a run after its last input; your echo does not match.
 /// Python regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -415,16 +415,16 @@ pub struct AwaitOutput {
     /// Regular expression to wait for; not needed with another until
     #[serde(default)]
     pub pattern: String,
-    /// Seconds to wait at most
+    /// Maximum wait in seconds
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: f64,
-    /// Offset to look from, or "input": the last input
+    /// Offset to start at, or "input": the last input
     pub since: Option<Since>,
-    /// Place to look
+    /// Text to search
     #[serde(default)]
     pub target: AwaitTarget,
-    /// Another end of the wait
+    /// Other condition that ends the wait
     #[serde(default)]
     pub until: AwaitUntil,
     /// More patterns
@@ -454,17 +454,17 @@ pub struct AwaitOutput {
 pub struct TerminalWait {
     /// The terminal
     pub session_id: String,
-    /// Its name
+    /// Name of the terminal
     pub name: Option<String>,
     /// Reason for the end of the wait
     pub reason: AwaitReason,
     /// Text that the pattern matched
     pub match_text: Option<String>,
-    /// Exit code of the program once it ended, or of the last command at a prompt
+    /// Exit code of the program once it has exited, or of the last command at a prompt
     pub exit_code: Option<i32>,
-    /// Position to look from in the next wait
+    /// Start position for the next wait
     pub offset: u64,
-    /// True if the prompt is there and the shell ran nothing of your last line
+    /// True if the shell is at its prompt and has run no command of your last line
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ran_nothing: bool,
 }
@@ -472,7 +472,7 @@ pub struct TerminalWait {
 /// A run that ended a wait.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunWait {
-    /// The run; get_run has its result and its gate
+    /// The run; get_run returns its result and its gate
     pub run_id: String,
     /// waiting (at a gate), completed, failed or cancelled
     pub status: String,
@@ -484,11 +484,11 @@ pub struct RunWait {
 pub struct AwaitOutputReply {
     /// True if the wait ended without an error; also true on a timeout
     pub success: bool,
-    /// The terminal, with several the one where the wait ended
+    /// The terminal; with several, the one that ended the wait
     pub session_id: String,
-    /// A person held the terminal and gave it back: what changed meanwhile
+    /// Changes while a person held the terminal, who has handed it back
     pub handed_back: Option<AbsenceInfo>,
-    /// Text that the pattern matched; null when it did not
+    /// Text that the pattern matched; null without a match
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     #[serialize_always]
@@ -496,7 +496,7 @@ pub struct AwaitOutputReply {
     /// The screen
     #[serde(default)]
     pub screen_content: String,
-    /// The part that screen_content lacks
+    /// Output omitted from screen_content
     pub omitted: Option<OmittedOutput>,
     /// Seconds waited
     #[serde(default)]
@@ -504,74 +504,74 @@ pub struct AwaitOutputReply {
     /// End time of the wait (ISO 8601, UTC)
     #[serde(default)]
     pub timestamp: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
-    /// Texts that the pattern's groups matched, group 1 first
+    /// Text that each group of the pattern matched, group 1 first
     #[serde(default)]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub groups: Vec<Option<String>>,
     /// Reason for the end of the wait
     #[serde(default)]
     pub reason: AwaitReason,
-    /// Position to look from in the next wait: behind the match
+    /// Start position for the next wait: just after the match
     #[serde(default)]
     pub offset: u64,
-    /// Exit code of the program once it ended, or of the last command at a prompt
+    /// Exit code of the program once it has exited, or of the last command at a prompt
     pub exit_code: Option<i32>,
-    /// True if the time was up before the wait could end otherwise
+    /// True if the timeout expired before another condition ended the wait
     #[serde(default)]
     pub timeout_occurred: bool,
-    /// Pattern of several that was found
+    /// The pattern that matched, if there are several
     pub pattern: Option<String>,
-    /// The terminal's name
+    /// Name of the terminal
     pub name: Option<String>,
     /// The run that ended the wait
     pub run: Option<RunWait>,
-    /// With mode all, how the wait ended in each terminal
+    /// With mode all, the end of the wait in each terminal
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<TerminalWait>,
-    /// The lines around the match, where screen_content leaves them out
+    /// Lines around the match, if screen_content omits them
     pub match_context: Option<String>,
-    /// The part of the screen that screen_content has, unless it is all
+    /// Part of the screen in screen_content, unless it is the whole screen
     pub screen_part: Option<ScreenPart>,
-    /// The cursor, of a full-screen program
+    /// Cursor of a full-screen program
     pub cursor: Option<CursorPosition>,
-    /// True if a full-screen program has the screen
+    /// True if a full-screen program uses the alternate screen
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alternate_screen: bool,
-    /// Text that stands out on the screen of a full-screen program
+    /// Highlighted text on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
-    /// Text at the shell's prompt that was typed and not entered
+    /// Text that was typed at the shell's prompt and not entered
     pub typed: Option<String>,
-    /// True if the pattern matches only what was typed, which is not a match
+    /// True if the pattern matches only the echo of the input, which does not count
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
-    /// True if the prompt is there and the shell ran nothing of your last line
+    /// True if the shell is at its prompt and has run no command of your last line
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ran_nothing: bool,
-    /// True if it waits for typed input, where that is known
+    /// True if the program waits for typed input; absent if unknown
     pub awaiting_input: Option<bool>,
-    /// True if it reads a line that is not shown, as a password
+    /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
 }
 
-/// A time in which a person held a terminal and no other client could type.
+/// A period in which a person held a terminal and no other client could type.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbsenceInfo {
-    /// Person who held it
+    /// Person who held the terminal
     pub by: String,
     /// Start time (ISO 8601, UTC)
     pub since: String,
     /// End time (ISO 8601, UTC)
     pub until: String,
-    /// Their note to you
+    /// Note from that person to you
     pub note: Option<String>,
-    /// Output that was printed meanwhile
+    /// Output that was printed in that period
     pub output: String,
-    /// The part that output lacks
+    /// Output omitted from output
     pub omitted: Option<OmittedOutput>,
 }
 
@@ -610,7 +610,7 @@ pub const PNG_FIELD: &str = "png";
 
 /// Read a terminal: its screen, or its output by position.
 ///
-/// Of output longer than limit, omitted has the tail; next_offset continues from the head.
+/// If output exceeds limit, omitted has its tail; next_offset continues after its head.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetScreenContent {
@@ -623,7 +623,7 @@ pub struct GetScreenContent {
     pub line_count: Option<u32>,
     /// Position in the output to read history from
     pub offset: Option<u64>,
-    /// Characters to return at most (default 10000)
+    /// Maximum number of characters (default 10000)
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
     /// text, or a screen with its colours
@@ -639,12 +639,12 @@ pub struct GetScreenContent {
     pub crop: bool,
 }
 
-/// A line of the output that a search found.
+/// A line of the output that matches a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchMatch {
     /// Position of the line in the output
     pub offset: u64,
-    /// The line, with the lines around it
+    /// The line, with its surrounding lines
     pub text: String,
 }
 
@@ -655,11 +655,11 @@ pub struct CursorPosition {
     pub row: u16,
     /// Column
     pub col: u16,
-    /// True if the program shows it
+    /// True if the program shows the cursor
     pub visible: bool,
 }
 
-/// Content that was read.
+/// Content of a terminal.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetScreenContentReply {
@@ -667,90 +667,90 @@ pub struct GetScreenContentReply {
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// True if its program still runs
+    /// True if the program is still running
     pub process_running: bool,
-    /// A person held the terminal and gave it back: what changed meanwhile
+    /// Changes while a person held the terminal, who has handed it back
     pub handed_back: Option<AbsenceInfo>,
     /// The text
     pub screen_content: Option<String>,
-    /// The part that screen_content lacks
+    /// Output omitted from screen_content
     pub omitted: Option<OmittedOutput>,
-    /// The part to read instead, if the text lacks the screen of a full-screen program
+    /// Content mode to use instead, if the text lacks the screen of a full-screen program
     pub hint: Option<String>,
-    /// The image, in base 64 (RFC 4648), instead of the text. Agents are given it as an image, so no tool has this field.
+    /// The image in base 64 (RFC 4648), instead of the text. Agents receive it as an image, so no tool has this field.
     #[schemars(skip)]
     pub png: Option<String>,
-    /// Time at which it was read (ISO 8601, UTC)
+    /// Time of the read (ISO 8601, UTC)
     pub timestamp: Option<String>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
     /// The cursor
     pub cursor: Option<CursorPosition>,
     /// The title that the program set
     pub title: Option<String>,
-    /// The folder that the program is in
+    /// Working directory of the program
     pub cwd: Option<String>,
-    /// True if a full-screen program has the screen
+    /// True if a full-screen program uses the alternate screen
     pub alternate_screen: Option<bool>,
-    /// True if a command runs in the foreground, where the shell reports it
+    /// True if a command runs in the foreground, if the shell reports it
     pub busy: Option<bool>,
-    /// Exit code of the program once it ended, else of the last command, where the shell reports it
+    /// Exit code of the program once it has exited, otherwise of the last command, if the shell reports it
     pub exit_code: Option<i32>,
-    /// True if it waits for typed input, where that is known
+    /// True if the program waits for typed input; absent if unknown
     pub awaiting_input: Option<bool>,
-    /// True if it reads a line that is not shown, as a password
+    /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
-    /// True if something was left out
+    /// True if output is omitted
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Position from which to read on
+    /// Position at which to continue reading
     pub next_offset: Option<u64>,
-    /// The terminal's name
+    /// Name of the terminal
     pub name: Option<String>,
-    /// The lines that search found
+    /// Lines that match the search
     pub matches: Option<Vec<SearchMatch>>,
-    /// Text that stands out on the screen of a full-screen program
+    /// Highlighted text on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
-    /// Text at the shell's prompt that was typed and not entered
+    /// Text that was typed at the shell's prompt and not entered
     pub typed: Option<String>,
 }
 
-/// List the terminals, also ended ones that can still be read.
+/// List the terminals, also exited ones that can still be read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTerminalSessions {}
 
-/// One terminal of a list.
+/// A listed terminal.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SessionInfo {
-    /// Its id
+    /// Id of the terminal
     pub session_id: String,
-    /// The command line that runs in it
+    /// Command line that runs in the terminal
     pub command: String,
     /// active, or exited
     pub state: String,
-    /// Time at which it was opened (seconds since 1970)
+    /// Opening time (seconds since 1970)
     pub created_at: f64,
     /// Time of the last input or output (seconds since 1970)
     pub last_activity: f64,
-    /// Address of a page that shows it
+    /// Address of a page that shows the terminal
     pub web_url: Option<String>,
-    /// Its name
+    /// Name of the terminal
     pub name: Option<String>,
     /// The title that the program set
     pub title: Option<String>,
-    /// The folder that the program is in
+    /// Working directory of the program
     pub cwd: Option<String>,
-    /// True if a command runs in the foreground, where the shell reports it
+    /// True if a command runs in the foreground, if the shell reports it
     pub busy: Option<bool>,
-    /// True if it waits for typed input, where that is known
+    /// True if the program waits for typed input; absent if unknown
     pub awaiting_input: Option<bool>,
-    /// True if it reads a line that is not shown, as a password
+    /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
-    /// As in get_screen_content
+    /// Exit code, as in get_screen_content
     pub exit_code: Option<i32>,
     /// Columns
     pub cols: u16,
@@ -758,16 +758,17 @@ pub struct SessionInfo {
     pub rows: u16,
     /// Process id of the program
     pub pid: i32,
-    /// Client that opened it
+    /// Client that opened the terminal
     pub opened_by: Option<String>,
-    /// Clients that are attached
+    /// Number of attached clients
     #[serde(default)]
     pub attached: usize,
-    /// Its holder: others cannot type meanwhile
+    /// Client that holds the terminal, in which others cannot type
     pub held_by: Option<String>,
-    /// Machine that it is on, if that is another one
+    /// Remote host of the terminal; none for this computer
     pub host: Option<String>,
-    /// Time of the loss of that machine (ISO 8601, UTC): the state is as of then, and the terminal continues there
+    /// Time since which the remote host is unreachable (ISO 8601, UTC): the listed state is from then, and the terminal
+    /// continues there
     pub host_lost_since: Option<String>,
 }
 
@@ -780,7 +781,7 @@ pub struct ListTerminalSessionsReply {
     pub sessions: Vec<SessionInfo>,
     /// Number of terminals
     pub total_sessions: usize,
-    /// Other machines on which terminals can be opened
+    /// Remote hosts on which terminals can be opened
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<RemoteHostInfo>,
 }
@@ -793,19 +794,19 @@ pub struct ExitTerminal {
     /// Signal to begin with (default: HUP)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Kill at once, without asking the programs to end
+    /// Kill at once, without a signal to exit
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
 
-/// A process that could not be ended, or that may be another terminal's.
+/// A process that could not be killed, or that may belong to another terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Survivor {
-    /// Its process id
+    /// Process id
     pub pid: i32,
-    /// Its name
+    /// Process name
     pub name: String,
-    /// It was left alone, because another terminal may have started it
+    /// True if the process was not killed because another terminal may have started it
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubtful: bool,
 }
@@ -814,18 +815,18 @@ pub struct Survivor {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExitTerminalReply {
-    /// True if there was such a terminal
+    /// True if the terminal existed
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// The outcome, in words
+    /// Description of the outcome
     pub message: String,
-    /// Exit code of its program
+    /// Exit code of the program
     pub exit_code: Option<i32>,
-    /// Processes that are left
+    /// Remaining processes
     #[serde(default)]
     pub survivors: Vec<Survivor>,
-    /// True if it is unknown whether it happened
+    /// True if the request may or may not have taken effect
     pub outcome_unknown: Option<bool>,
 }
 
@@ -835,7 +836,7 @@ fn default_command_timeout() -> f64 {
 
 /// Run one command in a shell and return exactly what it printed, and its exit code.
 ///
-/// With session_id at the prompt of that terminal's shell, whose folder and variables stay; within ssh, su or a REPL
+/// With session_id at the prompt of that terminal's shell, whose directory and variables stay; within ssh, su or a REPL
 /// one entry at its prompt, without an exit code. Without session_id in a fresh shell, closed afterwards.
 /// Returns at once when the command asks or opens an editor (awaiting_input: true): answer with send_input. A longer
 /// one continues: wait with await_output until: prompt.
@@ -850,14 +851,14 @@ pub struct RunCommand {
     #[serde(default = "default_command_timeout")]
     #[schemars(range(min = 0.1, max = 3600.0))]
     pub timeout: f64,
-    /// Folder to change to first
+    /// Directory to change to first
     pub working_directory: Option<String>,
-    /// In a shell within ssh, su or docker: exit codes from now on
+    /// In a shell within ssh, su or docker: report exit codes from now on
     pub integrate: Option<bool>,
     /// Most characters of output: its head, with its tail in omitted
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
-    /// Without session_id: another machine, as in open_terminal
+    /// Without session_id: remote host, as in open_terminal
     pub host: Option<String>,
     /// Without session_id: variables to set
     pub environment: Option<BTreeMap<String, String>>,
@@ -867,47 +868,47 @@ pub struct RunCommand {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommandReply {
-    /// True if the command was run to its end; its exit code may still be other than 0
+    /// True if the command finished, even with an exit code other than 0
     pub success: bool,
-    /// The terminal; none once a fresh shell was closed
+    /// The terminal; none if a fresh shell was closed
     pub session_id: Option<String>,
-    /// Its output
+    /// Output of the command
     #[serde(default)]
     pub output: String,
-    /// The part that output lacks
+    /// Output omitted from output
     pub omitted: Option<OmittedOutput>,
-    /// Its exit code; none while it still runs, and of an entry in a program that reports none
+    /// Exit code; null while the command is running, and for an entry in a program that reports none
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     #[serialize_always]
     pub exit_code: Option<i32>,
-    /// True if the time was up; the command still runs
+    /// True if the timeout expired; the command is still running
     #[serde(default)]
     pub timed_out: bool,
-    /// Seconds it took
+    /// Duration in seconds
     #[serde(default)]
     pub elapsed_time: f64,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     pub error: Option<String>,
-    /// Position in the terminal's output at which that of the command begins
+    /// Position in the terminal's output where the output of the command begins
     pub offset: Option<u64>,
-    /// True if something was left out
+    /// True if output is omitted
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The terminal's name
+    /// Name of the terminal
     pub name: Option<String>,
-    /// True if the command asks for input; it still runs
+    /// True if the command waits for input; it is still running
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaiting_input: bool,
-    /// True if it reads a line that is not shown, as a password
+    /// True if the command reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
-    /// The screen of a full-screen program that asks, such as an editor
+    /// Screen of a full-screen program that waits for input, such as an editor
     pub screen_content: Option<String>,
-    /// True if it is unknown whether it happened
+    /// True if the request may or may not have taken effect
     pub outcome_unknown: Option<bool>,
-    /// True if the command ended in a shell that reports no exit codes, so it may have failed; integrate: true has the shell
-    /// report them
+    /// True if the command finished in a shell that reports no exit codes, so it may have failed; integrate: true makes
+    /// the shell report them
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exit_code_unknown: bool,
 }
@@ -924,9 +925,9 @@ pub struct GetVariables {
 /// A variable of a shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VariableInfo {
-    /// Its value; secrets are hidden
+    /// Value; secrets are hidden
     pub value: String,
-    /// True if programs inherit it
+    /// True if programs inherit the variable
     pub exported: bool,
 }
 
@@ -935,10 +936,10 @@ pub struct VariableInfo {
 pub struct GetVariablesReply {
     /// True if the shell could be queried
     pub success: bool,
-    /// Variables by name; null where one is not set
+    /// Variables by name; null for a variable that is not set
     #[serde(default)]
     pub variables: BTreeMap<String, Option<VariableInfo>>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -950,17 +951,17 @@ pub struct SetVariables {
     pub session_id: String,
     /// Values by name
     pub variables: BTreeMap<String, String>,
-    /// Hand them down to the programs that the shell starts
-    #[serde(default = "yes")]
+    /// Export the variables to programs that the shell starts
+    #[serde(default = "default_true")]
     pub export: bool,
 }
 
 /// Result of setting variables.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetVariablesReply {
-    /// True if each has its value now
+    /// True if all variables were set
     pub success: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -981,11 +982,11 @@ pub struct ResizeTerminal {
 /// Result of resizing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ResizeTerminalReply {
-    /// True if the terminal has that size now
+    /// True if the terminal now has that size
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -1006,33 +1007,33 @@ pub struct SendSignalReply {
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// The outcome, in words
+    /// Description of the outcome
     pub message: String,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Join a terminal: its screen now, and its output as it comes, as events on this connection.
+/// Attach to a terminal: returns its screen, and sends its output as events on this connection.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AttachTerminal {
-    /// Terminal to join
+    /// Terminal to attach to
     pub session_id: String,
-    /// Hold it: others cannot type without this key, which the client draws, until the terminal is handed back or the
-    /// client is gone
+    /// Key, chosen by the client, to hold the terminal: others cannot type until the terminal is handed back or the
+    /// client disconnects
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,
-    /// Hide secrets in the output: for clients that keep it or pass it on
+    /// Hide secrets in the output: for clients that store or forward it
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
 }
 
-/// First screen of a client that joins.
+/// Initial screen for an attached client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AttachTerminalReply {
-    /// True if there is such a terminal
+    /// True if the terminal exists
     pub success: bool,
-    /// The terminal's id, also where it was called by its name
+    /// Id of the terminal, even if the request has its name
     pub session_id: String,
     /// Escape sequences that draw the screen
     #[serde(default)]
@@ -1043,34 +1044,34 @@ pub struct AttachTerminalReply {
     /// Rows
     #[serde(default)]
     pub rows: u16,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Give a terminal back that is held.
+/// Hand back a held terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HandBackTerminal {
-    /// Terminal to give back
+    /// Terminal to hand back
     pub session_id: String,
-    /// The key that it is held with
+    /// Key with which the terminal is held
     pub hold_key: String,
-    /// A note to the program that types into it next
+    /// Note to the program that types into the terminal next
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Result of giving back.
+/// Result of handing back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HandBackTerminalReply {
-    /// True if no client holds it with that key any more
+    /// True if no client holds the terminal with that key any more
     pub success: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Event for an attached client.
+/// An event for an attached client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event_type", rename_all = "snake_case")]
 pub enum TerminalEvent {
@@ -1084,21 +1085,21 @@ pub enum TerminalEvent {
         /// Escape sequences that draw the screen.
         snapshot: String,
     },
-    /// The terminal has another size.
+    /// The size of the terminal changed.
     TerminalResized {
         /// Columns.
         cols: u16,
         /// Rows.
         rows: u16,
     },
-    /// The program ended; no event follows.
+    /// The program exited; no event follows.
     TerminalEnded {
-        /// Its exit code, unless the terminal was closed.
+        /// Exit code, unless the terminal was closed.
         exit_code: Option<i32>,
     },
 }
 
-/// Write unchanged bytes to a terminal: those that a person's own terminal produced.
+/// Write unchanged bytes to a terminal, as a person's own terminal produced them.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteTerminal {
@@ -1110,21 +1111,21 @@ pub struct WriteTerminal {
     /// Keys by name, typed before the bytes
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// Text that a person pasted, before all else: bracketed where the program wants that
+    /// Text that a person pasted, sent before the keys and bytes; bracketed if the program requests it
     pub paste: Option<String>,
-    /// Actions of a person's mouse, after the keys; a program that does not request them is sent nothing
+    /// Mouse actions of a person, sent after the keys; omitted for a program that does not request them
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseEvent>,
-    /// The key that the terminal is held with, if it is held
+    /// Key with which the terminal is held, if it is held
     pub hold_key: Option<String>,
 }
 
-/// Action of a mouse at a cell.
+/// A mouse action at a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MouseEvent {
     /// The action
     pub action: MouseAction,
-    /// The button: 0 left, 1 middle, 2 right
+    /// Button: 0 left, 1 middle, 2 right
     #[serde(default)]
     pub button: u8,
     /// Column of the cell, counted from 0
@@ -1154,18 +1155,18 @@ pub enum MouseAction {
     Drag,
     /// The mouse moves.
     Move,
-    /// The wheel is turned by a step, to what is above.
+    /// The wheel is turned up by one step.
     WheelUp,
-    /// The wheel is turned by a step, to what is below.
+    /// The wheel is turned down by one step.
     WheelDown,
 }
 
 /// Result of writing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteTerminalReply {
-    /// True if the bytes were taken
+    /// True if the bytes were accepted
     pub success: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

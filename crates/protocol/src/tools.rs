@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::runs::RunDetail;
 pub(crate) use crate::runs::RunReply;
 
-/// List the tools that are workflows, sorted by name: the same for every client.
+/// List the workflows that are tools, sorted by name. The list is the same for every client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTools {
     /// Tools to list (default offered)
@@ -22,22 +22,22 @@ pub struct ListTools {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolScope {
-    /// Those that clients are offered as tools: of remote services, and of the library if the configuration says so
+    /// Workflows that clients are offered as tools: those of remote services, and those of the library if configured
     Offered,
-    /// All proven ones of the library, whatever the configuration says, and none of remote services: what this instance
-    /// offers to others
+    /// All proven workflows of the library, regardless of the configuration, and none of remote services: the tools
+    /// that this instance offers to others
     Library,
 }
 
-/// The tools that are workflows.
+/// The workflows that are tools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListToolsReply {
-    /// True if they could be listed
+    /// True if the tools could be listed
     pub success: bool,
     /// The tools, sorted by name
     #[serde(default)]
     pub tools: Vec<ToolInfo>,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -46,26 +46,26 @@ pub struct ListToolsReply {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolInfo {
-    /// The name of the tool, such as workflow_release
+    /// Tool name, such as workflow_release
     pub name: String,
-    /// The workflow's own name or title
+    /// Name or title of the workflow
     pub title: String,
-    /// Its purpose; of a remote workflow it is foreign text, cleaned, and states where it comes from
+    /// Description; for a remote workflow it is foreign text, cleaned, and states its origin
     pub description: String,
-    /// JSON Schema of its arguments, an object
+    /// JSON Schema of the arguments, an object
     #[schemars(with = "Map<String, Value>")]
     pub input_schema: Value,
     /// library or remote
     pub source: String,
-    /// The remote service that has it
+    /// The remote service that has the workflow
     pub remote: Option<String>,
-    /// Its id there; its name in the library
+    /// Id at the remote service, or name in the library
     pub workflow_id: String,
-    /// Its version
+    /// Version of the workflow
     pub version: Option<String>,
-    /// Its category
+    /// Category of the workflow
     pub category: Option<String>,
-    /// True if a call waits for its end however long it takes
+    /// True if a call always waits for the end of the run
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync: bool,
 }
@@ -74,15 +74,16 @@ pub struct ToolInfo {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CallTool {
-    /// The name of the tool
+    /// Tool name
     pub name: String,
-    /// Its arguments, checked against its schema before anything is done
+    /// Arguments, checked against the tool's schema before anything is executed
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
-    /// Seconds to wait for the end of the run or a gate (default 20, or to its end for a sync one; 0 returns at once)
+    /// Seconds to wait for the end of the run or a gate (default 20; a sync tool always waits for the end; 0 returns at
+    /// once)
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
-    /// A name for this request: repeated with the same name, it returns the run that it started
+    /// Key of this request: a repetition with the same key returns the same run
     pub idempotency_key: Option<String>,
     /// Level of detail
     pub detail: Option<RunDetail>,
@@ -98,7 +99,7 @@ pub struct Watch {}
 pub struct WatchReply {
     /// True if changes are reported from now on
     pub success: bool,
-    /// The error and what to do
+    /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar as _;
 /// points has three, Vietnamese and Thai two.
 const MAX_MARKS: usize = 3;
 
-/// Returns a text on one line without control or invisible characters. ASCII control characters become their symbols
+/// Returns `text` on one line without control or invisible characters. ASCII control characters become their symbols
 /// (U+2400 and following; ⏎ for a line end, ⇥ for a tab). A dot replaces characters without a visible form, marks that
 /// strike through or enclose other characters, marks on nothing, and marks beyond [`MAX_MARKS`].
 #[must_use]
@@ -67,7 +67,7 @@ fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_format(character)
 }
 
-/// Returns whether a mark strikes through or encloses the character before it (general category Me, and overlays with
+/// Returns whether a mark strikes through or encloses the preceding character (general category Me, and overlays with
 /// the combining class 1).
 fn is_overlay(character: char) -> bool {
     matches!(character,
@@ -78,7 +78,7 @@ fn is_overlay(character: char) -> bool {
 
 /// Returns whether a character is invisible, or only changes the display of others: the general category Cf and the
 /// property Default_Ignorable_Code_Point of Unicode 16, line separators, blanks other than the space, and letters that
-/// are drawn as nothing. `yes` with such a character in it looks like `yes`.
+/// have no glyph. `yes` with such a character in it looks like `yes`.
 #[must_use]
 pub fn is_format(character: char) -> bool {
     matches!(character,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_has_no_active_or_hidden_characters() {
+    fn control_and_invisible_characters_are_replaced() {
         assert_eq!(visible("a\x1b]52;c;x\x07\u{9b}2J\n\tb\u{7f}"), "a␛]52;c;x␇·2J⏎⇥b␡");
         assert_eq!(visible("\u{202e}yes \u{200b}yes\u{e0041}"), "·yes ·yes·");
         assert_eq!(visible("y\u{1d159}es\u{fff0} ye\u{16fe4}s\u{2d7f}\u{1107f}"), "y·es· ye·s··");
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_counted_and_columns_are_kept() {
-        for (text, shown) in [
+    fn long_runs_of_blanks_are_counted() {
+        for (text, expected) in [
             ("Release?".to_owned(), "Release?"),
             (format!("Release?{}It deletes all.", " ".repeat(300)), "Release?[300 blanks]It deletes all."),
             (format!("Release?{}It deletes all.", "\u{a0}\t".repeat(30)), "Release?[60 blanks]It deletes all."),
@@ -112,21 +112,21 @@ mod tests {
             (format!("Release?{}It deletes all.", " \n".repeat(5)), "Release?[10 blanks]It deletes all."),
             ("web1        ok\n\nweb2    failed".to_owned(), "web1        ok\n\nweb2    failed"),
         ] {
-            assert_eq!(with_collapsed_blanks(&text), shown);
+            assert_eq!(with_collapsed_blanks(&text), expected);
         }
     }
 
     #[test]
-    fn marks_neither_strike_text_nor_reach_other_rows() {
+    fn marks_cannot_strike_text_or_reach_other_rows() {
         // In order: decomposed accents, pointed Hebrew, Thai, decomposed Hangul.
-        for whole in ["gru\u{308}n Vie\u{323}\u{302}t", "ש\u{5c1}\u{5bc}\u{5b8}", "ที่", "\u{1112}\u{1161}\u{11ab}"]
+        for text in ["gru\u{308}n Vie\u{323}\u{302}t", "ש\u{5c1}\u{5bc}\u{5b8}", "ที่", "\u{1112}\u{1161}\u{11ab}"]
         {
-            assert_eq!(visible(whole), whole);
+            assert_eq!(visible(text), text);
         }
-        assert_eq!(visible("n\u{336}o\u{336}"), "n·o·", "struck through");
-        assert_eq!(visible("yes\u{20dd} no\u{20e0}"), "yes· no·", "enclosed");
+        assert_eq!(visible("n\u{336}o\u{336}"), "n·o·", "overlays strike through characters");
+        assert_eq!(visible("yes\u{20dd} no\u{20e0}"), "yes· no·", "marks enclose characters");
         let stacked = format!("e{}", "\u{301}".repeat(40));
         assert_eq!(visible(&stacked), format!("e{}{}", "\u{301}".repeat(3), "·".repeat(37)));
-        assert_eq!(visible("\u{301}a\t\u{301}\u{200b}\u{301}"), "·a⇥···", "on nothing");
+        assert_eq!(visible("\u{301}a\t\u{301}\u{200b}\u{301}"), "·a⇥···", "marks have no base character");
     }
 }

@@ -77,7 +77,7 @@ impl Capture {
             from: self.from,
             to: self.to,
             since: self.since,
-            last: self.last,
+            last_commands: self.last,
             ..CaptureWorkflow::default()
         };
         self.options.capture(paths, verb).await
@@ -91,9 +91,9 @@ impl CaptureOptions {
             name: self.name,
             description: self.description,
             inputs: self.input.into_iter().collect(),
-            against: self.against,
+            compare_with: self.against,
             expect: self.expect,
-            keep: self.keep,
+            keep_read_only_commands: self.keep,
             save: self.save,
             overwrite_existing: self.overwrite,
             ..verb

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_protocol::{DaemonPaths, DescribeWorkflow, DescribeWorkflowReply, FunctionSource, VariableOfContract};
+use steplatch_protocol::{ContractVariable, DaemonPaths, DescribeWorkflow, DescribeWorkflowReply, FunctionSource};
 
 use crate::failure::Failure;
 use crate::print::{BAD, QUIET, STRONG};
@@ -112,8 +112,8 @@ fn block(title: &str, text: &str) -> String {
     block
 }
 
-fn variable_row(variable: &VariableOfContract) -> Vec<String> {
-    let VariableOfContract { name, description, required, default, secret, export, schema } = variable;
+fn variable_row(variable: &ContractVariable) -> Vec<String> {
+    let ContractVariable { name, description, required, default, secret, export, schema } = variable;
     let mut about = Vec::new();
     about.push(if *required { "required".to_owned() } else { "optional".to_owned() });
     if let Some(default) = default {

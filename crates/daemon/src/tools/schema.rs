@@ -1,7 +1,7 @@
 //! The parameters of saved workflows, as JSON Schemas.
 
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{DescribeWorkflowReply, VariableOfContract};
+use steplatch_protocol::{ContractVariable, DescribeWorkflowReply};
 
 /// Returns the schema of a saved workflow's arguments. A machine accepts variables, which become text; a function
 /// accepts any JSON.
@@ -26,7 +26,7 @@ pub(super) fn for_workflow(workflow: &DescribeWorkflowReply) -> Value {
     schema
 }
 
-fn property(variable: &VariableOfContract) -> Value {
+fn property(variable: &ContractVariable) -> Value {
     let mut property = match &variable.schema {
         Some(Value::Object(schema)) => schema.clone(),
         _ => Map::new(),
@@ -65,14 +65,14 @@ mod tests {
 
     #[test]
     fn machine_contract_is_the_schema_of_its_tool() {
-        let variable = |name: &str, required, default: Option<&str>, schema: Value| VariableOfContract {
+        let variable = |name: &str, required, default: Option<&str>, schema: Value| ContractVariable {
             name: name.to_owned(),
             required,
             default: default.map(str::to_owned),
             schema: Some(schema),
-            ..VariableOfContract::default()
+            ..ContractVariable::default()
         };
-        let secret = VariableOfContract { secret: true, ..variable("KEY", true, None, json!({"minLength": 4})) };
+        let secret = ContractVariable { secret: true, ..variable("KEY", true, None, json!({"minLength": 4})) };
         let workflow = DescribeWorkflowReply {
             kind: Some("machine".to_owned()),
             arguments: vec![variable("COUNT", false, Some("3"), json!({"type": "integer"})), secret],

@@ -181,7 +181,7 @@ async fn question_shows_the_terminal_of_the_run() {
         "{terminal_text}"
     );
     // Every surface has to show this content, and the digest covers it.
-    assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
+    assert!(gate.context_to_judge().iter().any(|(name, _)| *name == "terminal"));
     assert!(approve(&daemon, &waiting).await.success);
     daemon.stop().await;
 }

@@ -40,7 +40,7 @@ impl PageVisitor {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let browser = TcpStream::connect(server.local_addr().unwrap()).unwrap();
         let peer = Some(browser.local_addr().unwrap());
-        let hello = Hello { person: true, peer, ..Hello::of_process("page") };
+        let hello = Hello { person: true, peer, ..Hello::for_process("page") };
         let (client, _) = connect(daemon.place(), hello).await.unwrap();
         Self { client, _connection: (server, browser) }
     }

@@ -659,6 +659,6 @@ async fn schema_has_the_fields_of_document_001_line_1347() {
     // Lines 88-95: no session is required, and defaults are shown.
     let page = schema["documentation"].as_str().unwrap();
     assert!(!page.contains("`session_id` | string, required"), "a machine has its session injected");
-    assert!(page.contains("| `timeout` | number | Seconds to wait at most (0.0 to 3600.0; default 10.0) |"), "{page}");
+    assert!(page.contains("| `timeout` | number | Maximum wait in seconds (0.0 to 3600.0; default 10.0) |"), "{page}");
     daemon.stop().await;
 }

@@ -309,7 +309,7 @@ async fn ten_megabyte_definition_is_refused_at_once() {
     let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false, reason: None };
     let (refusal, beside) = tokio::join!(author.client.call(longer), author.create(machine("other")));
     let refusal = refusal.unwrap_err().to_string();
-    assert_eq!(refusal, "what was asked takes 17 MB, and at most 16 MB can be sent");
+    assert_eq!(refusal, "the request takes 17 MB; at most 16 MB can be sent");
     assert!(beside.success, "{beside:?}");
     daemon.stop().await;
 }

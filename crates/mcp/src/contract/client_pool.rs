@@ -38,7 +38,7 @@ impl ClientPool {
         }
         let client = match named.is_empty() {
             true => self.initial.for_caller(&name),
-            false => self.initial.apart(&name),
+            false => self.initial.with_own_connection(&name),
         };
         if named.len() == MAX_CLIENTS {
             // Keep the first: its client would return on the same connection under another name.

@@ -266,8 +266,8 @@ fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClien
 
 /// Returns the reason that a person answers a gate elsewhere, and the command that answers it.
 pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> String {
-    let place = daemon.place();
-    let folder = match place.is_usual() {
+    let place = daemon.paths();
+    let folder = match place.is_default() {
         true => String::new(),
         false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
     };

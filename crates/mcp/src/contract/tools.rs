@@ -40,16 +40,16 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         &mut parameters,
         HIDDEN_PARAMETERS.iter().filter(|(tool, _)| *tool == name).flat_map(|(_, names)| *names),
     );
-    let nature = verb.nature;
+    let traits = verb.traits;
     Tool::new(name, description, Arc::new(parameters))
         .with_title(verb.title)
         .with_raw_output_schema(Arc::new(outline(&(verb.reply)())))
         .with_annotations(
             ToolAnnotations::new()
-                .read_only(nature.read_only)
-                .destructive(nature.destructive)
-                .idempotent(nature.idempotent)
-                .open_world(nature.open_world),
+                .read_only(traits.read_only)
+                .destructive(traits.destructive)
+                .idempotent(traits.idempotent)
+                .open_world(traits.open_world),
         )
 }
 

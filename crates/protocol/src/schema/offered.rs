@@ -1,8 +1,7 @@
 //! Simplified schemas of foreign tools, in a form that common clients accept.
 //!
-//! Some model services refuse a whole list of tools because of one schema: for a choice or a condition at its top
-//! level, or for a property with special characters in its name. Arguments are still checked against the original
-//! schema.
+//! Some model services refuse a whole list of tools because of one schema: one with a choice or a condition at its top
+//! level, or with special characters in a property name. Arguments are still checked against the original schema.
 
 use serde_json::{Map, Value};
 
@@ -10,11 +9,11 @@ use serde_json::{Map, Value};
 const REFUSED_KEYWORDS: [&str; 10] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "patternProperties"];
 
-/// Maximum length in characters of the list of omitted properties.
+/// Maximum length of the list of omitted properties, in characters.
 const MAX_LISTED_CHARS: usize = 500;
 
-/// Returns a schema of arguments without the parts that common clients refuse. It accepts at least the same
-/// arguments. Its description names the omitted properties, which callers can still set.
+/// Returns `schema` without the parts that common clients refuse. The result accepts at least the same arguments. Its
+/// description names the omitted properties, which callers can still set.
 #[must_use]
 pub fn offered(schema: &Value) -> Map<String, Value> {
     let mut offered = schema.as_object().cloned().unwrap_or_default();
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acceptable_schema_is_unchanged() {
+    fn accepted_schema_is_unchanged() {
         let schema = json!({
             "type": "object",
             "description": "Deploys",
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn unacceptable_parts_are_omitted() {
+    fn refused_parts_are_omitted() {
         let schema = json!({
             "properties": { "a": {}, "rule[]": {}, "größe": {} },
             "required": ["a", "größe"],
@@ -91,13 +90,13 @@ mod tests {
         });
         assert_eq!(Value::Object(offered(&schema)), expected);
         assert_eq!(Value::Object(offered(&json!(true))), json!({ "type": "object" }));
-        let many: Map<String, Value> = (0..1_000).map(|number| (format!("p {number}"), json!({}))).collect();
-        let reported = offered(&json!({ "properties": many, "description": "Some." }));
+        let many_properties: Map<String, Value> = (0..1_000).map(|number| (format!("p {number}"), json!({}))).collect();
+        let shortened = offered(&json!({ "properties": many_properties, "description": "Some." }));
         assert!(
-            reported["description"]
+            shortened["description"]
                 .as_str()
-                .is_some_and(|reported| reported.starts_with("Some. Also takes 'p 0', 'p 1'"))
+                .is_some_and(|description| description.starts_with("Some. Also takes 'p 0', 'p 1'"))
         );
-        assert!(reported["description"].as_str().is_some_and(|reported| reported.len() < 600));
+        assert!(shortened["description"].as_str().is_some_and(|description| description.len() < 600));
     }
 }

@@ -128,7 +128,7 @@ fn message(gate: &GateInfo, problem: Option<&str>) -> String {
         message.push_str(&format!("Your answer was not accepted: {}\n\n", visible(problem)));
     }
     message.push_str(&visible_lines(&gate.prompt, ""));
-    for (name, text) in gate.to_judge() {
+    for (name, text) in gate.context_to_judge() {
         let name = if name == "screen_content" { "The screen it is about" } else { name };
         match text.contains('\n') {
             true => message.push_str(&format!("\n\n{}:\n{}", visible(name), visible_lines(&text, "| "))),

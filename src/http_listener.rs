@@ -86,8 +86,8 @@ impl ListenOptions {
         let mcp = HttpOptions {
             hosts: defaults.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
             origins: defaults.origins.into_iter().chain(options.allowed_origins).collect(),
-            longest_body: MAX_BODY_BYTES,
-            ended: server.ended(),
+            max_body_bytes: MAX_BODY_BYTES,
+            shutdown: server.ended(),
         };
         let server = server.with_service("/mcp", http_service(client_for(paths, "mcp")?, mcp));
         Ok(HttpListener {

@@ -1,6 +1,6 @@
 //! A minimal MCP server with one tool that does nothing, for benchmarks: it measures the cost of the protocol library
 //! alone. `bare` serves standard input and output; `bare http` prints a port and serves /mcp there.
-#![allow(clippy::print_stdout, reason = "whoever measures reads the port from it")]
+#![allow(clippy::print_stdout, reason = "the benchmark reads the port from standard output")]
 
 use std::sync::Arc;
 

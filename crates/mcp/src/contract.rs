@@ -30,7 +30,7 @@ use client_pool::ClientPool;
 use gates::{Caller, Elicitor, GateStep};
 use registry::{FoundTool, Registry};
 
-/// The server's instructions to an agent. The most important comes first, because some clients cut at 2,048 characters.
+/// The server's instructions to an agent, most important first: some clients cut them at 2,048 characters.
 const INSTRUCTIONS: &str = "\
 Real interactive terminals. Use them for programs that ask questions or stay open: installers, debuggers, ssh, REPLs, \
 editors, release procedures.
@@ -39,7 +39,7 @@ editors, release procedures.
 has ended or when its program asks for input, with what is new on the screen. Or add a pattern.
 3. run_command runs one command in a shell and returns its output and exit code, or at once when it asks something. \
 Within ssh, su, docker or a REPL it is one entry at the prompt; integrate=true gives a shell there exit codes.
-4. await_output waits on, also for several terminals. get_screen_content reads the screen, or the output by position, \
+4. await_output keeps waiting, also for several terminals. get_screen_content reads the screen, or the output by position, \
 or searches it.
 5. exit_terminal closes it with everything that was started in it.
 Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
@@ -47,14 +47,14 @@ this connection; list_terminal_sessions finds them again.
 What worked once can be run again, the same way every time and without a model for its steps:
 a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
 b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.
-c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run waits on.
-d. status=waiting means that pending_gate asks something: decide answers it, if it is for you; else next_step says \
+c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run keeps waiting.
+d. status=waiting means that pending_gate asks something: decide answers it, if it is for you; otherwise next_step says \
 where a person does. cancel_run ends a run.
 e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
-describe_workflow says what one must be given. Some workflows, also of remote services, are tools themselves: workflow_*.
+describe_workflow lists its arguments. Some workflows, also of remote services, are tools themselves: workflow_*.
 Terminals and runs are resources as well: terminal://ID/screen, run://ID.";
 
-/// Number of seconds that a tool call waits for the end of a called workflow.
+/// Maximum number of seconds that a tool call waits for the end of a workflow.
 const RUN_TIMEOUT_SECONDS: f64 = 7200.0;
 
 /// The daemon's verbs and workflows, offered as MCP tools, prompts, resources and tasks.
@@ -66,7 +66,7 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// Creates the offer of the daemon behind `daemon`.
+    /// Creates the offer of the daemon that `daemon` connects to.
     #[must_use]
     pub fn new(daemon: ReconnectingClient) -> Self {
         // Use a separate connection, because watching the list of tools belongs to no client's call.
@@ -74,18 +74,18 @@ impl Contract {
         Self { registry, elicitor: Elicitor::default(), clients: ClientPool::new(daemon) }
     }
 
-    /// Returns the connection to the daemon that carries the client's name.
-    fn daemon_of(&self, client: &ClientContext<'_>) -> ReconnectingClient {
+    /// Returns the connection to the daemon under the client's name.
+    fn daemon_for_client(&self, client: &ClientContext<'_>) -> ReconnectingClient {
         self.clients.client(client.name())
     }
 
     async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<ToolReply> {
-        let daemon = self.daemon_of(&call.asker);
+        let daemon = self.daemon_for_client(&call.client);
         let arguments = call.arguments.clone();
         let may_wait_at_gate = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
         let round = std::mem::take(&mut call.round);
         let step = async {
-            if !matches!(round.came, ClientInput::Nothing) {
+            if !matches!(round.input, ClientInput::Nothing) {
                 let step = self.elicitor.resume(round, &mut Caller::new(&daemon, call)).await?;
                 return Ok(step.map(|step| (step, Vec::new())));
             }
@@ -101,9 +101,9 @@ impl Contract {
                 remove_redundant_fields(verb, arguments.as_ref(), &mut data);
                 Outcome::Done(ToolReply::Result(tool_result(verb, data, warnings)))
             }
-            Ok(Some((GateStep::Ask(ask), _))) => Outcome::Ask(ask),
+            Ok(Some((GateStep::InputRequired(questions), _))) => Outcome::InputRequired(questions),
             Ok(None) => {
-                let error = "inputResponses come with the requestState of the question that they answer";
+                let error = "inputResponses must have the requestState of the question that they answer";
                 Outcome::Refused(ErrorData::invalid_params(error, None))
             }
             Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
@@ -111,11 +111,10 @@ impl Contract {
     }
 }
 
-/// Default limit on a command's output, in characters: reading and searching reach the rest.
+/// Default limit on a command's output, in characters. Reading and searching give access to the rest.
 const MAX_OUTPUT_CHARS: u32 = 4000;
 
-/// Requests a short reply in the arguments of a tool, unless they specify the length: a model reads and pays for every
-/// word of a reply.
+/// Adds arguments that request a short reply, unless they specify its length: a model pays for every word that it reads.
 fn set_brief_defaults(verb: &str, arguments: Option<JsonObject>) -> Value {
     let (field, value) = match verb {
         SendInput::NAME | AwaitOutput::NAME => ("screen", json!(ScreenMode::Auto)),
@@ -125,7 +124,7 @@ fn set_brief_defaults(verb: &str, arguments: Option<JsonObject>) -> Value {
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
     let mut arguments = arguments.unwrap_or_default();
-    // Leave a wrapped value unchanged: its reader rejects an invalid one.
+    // Leave wrapped arguments unchanged: the daemon rejects invalid ones.
     if !is_wrapped(&arguments) {
         arguments.entry(field).or_insert(value);
     }
@@ -143,10 +142,10 @@ fn remove_redundant_fields(verb: &str, arguments: Option<&JsonObject>, reply: &m
         return;
     }
     let waited = fields.get("waited").and_then(|waited| waited["reason"].as_str()).map(str::to_owned);
-    let is_at_rest = matches!(waited.as_deref(), Some("prompt" | "input"));
+    let is_awaiting_input = matches!(waited.as_deref(), Some("prompt" | "input"));
     fields.retain(|name, value| match name.as_str() {
         "message" | "timestamp" | "pid" | "cols" | "rows" => false,
-        "process_running" | "awaiting_input" if is_at_rest => *value == false,
+        "process_running" | "awaiting_input" if is_awaiting_input => *value == false,
         "process_running" => *value == false,
         "timeout_occurred" | "alternate_screen" => *value == true,
         "busy" if waited.as_deref() == Some("prompt") => false,
@@ -165,7 +164,7 @@ fn remove_redundant_fields(verb: &str, arguments: Option<&JsonObject>, reply: &m
     }
 }
 
-/// Returns the tool result of a call that the daemon did not answer.
+/// Returns the tool result of a call without a reply from the daemon.
 fn error_result(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     let error = match error {
         AskError::Call(CallError::Refused(refusal)) if refusal.code == ErrorCode::InvalidParams => {
@@ -174,8 +173,8 @@ fn error_result(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
         AskError::Call(CallError::Lost) => {
             let lookup_tool = if verb == Decide::NAME { "get_run" } else { "list_terminal_sessions" };
             format!(
-                "the daemon went away while this was under way, so it may or may not have happened; look with {lookup_tool} \
-                 before doing it again"
+                "the daemon was lost during this call, which may or may not have taken effect; check with {lookup_tool} \
+                 before repeating it"
             )
         }
         other => other.to_string(),
@@ -198,7 +197,7 @@ fn structured_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     }
     let mut result = CallToolResult::structured(data);
     if let Some(Value::String(png)) = image {
-        // As text, an image would cost a hundred thousand tokens and show an agent nothing.
+        // As text, an image would cost a hundred thousand tokens and be useless to an agent.
         result.content.push(ContentBlock::image(png, "image/png"));
     }
     result
@@ -302,8 +301,8 @@ impl ServerBackend for Contract {
             }
         };
         let starts_run = [RunWorkflow::NAME, CallTool::NAME].contains(&verb);
-        if starts_run && call.asker.takes_tasks() && matches!(call.round.came, ClientInput::Nothing) {
-            return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
+        if starts_run && call.client.supports_tasks() && matches!(call.round.input, ClientInput::Nothing) {
+            return match tasks::start_task(verb, params, &self.daemon_for_client(&call.client)).await {
                 Ok(Ok(task)) => Outcome::Done(ToolReply::Task(task)),
                 Ok(Err((reply, warnings))) => Outcome::Done(ToolReply::Result(tool_result(verb, reply, warnings))),
                 Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
@@ -317,11 +316,11 @@ impl ServerBackend for Contract {
     }
 
     async fn prompt(&self, call: &mut Call<'_>) -> Outcome<GetPromptResult> {
-        prompts::write(&call.name, call.arguments.as_ref(), &self.daemon_of(&call.asker)).await
+        prompts::expand(&call.name, call.arguments.as_ref(), &self.daemon_for_client(&call.client)).await
     }
 
     async fn resources(&self, client: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
-        resources::all(&self.daemon_of(client)).await.map_err(|error| internal_error(&error))
+        resources::all(&self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
     }
 
     fn templates(&self) -> CachedList<ResourceTemplate> {
@@ -329,7 +328,7 @@ impl ServerBackend for Contract {
     }
 
     async fn read(&self, uri: &str, client: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
-        resources::read(uri, &self.daemon_of(client)).await.map_err(|error| internal_error(&error))
+        resources::read(uri, &self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
@@ -344,7 +343,7 @@ impl ServerBackend for Contract {
     }
 
     async fn task(&self, id: &str, client: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
-        self.elicitor.task(id, &self.daemon_of(client), client).await.map_err(|error| internal_error(&error))
+        self.elicitor.task(id, &self.daemon_for_client(client), client).await.map_err(|error| internal_error(&error))
     }
 
     async fn answer_task(
@@ -354,13 +353,13 @@ impl ServerBackend for Contract {
         client: &ClientContext<'_>,
     ) -> Result<bool, ErrorData> {
         self.elicitor
-            .submit_answers(id, responses, &self.daemon_of(client), client)
+            .submit_answers(id, responses, &self.daemon_for_client(client), client)
             .await
             .map_err(|error| internal_error(&error))
     }
 
     async fn cancel_task(&self, id: &str, client: &ClientContext<'_>) -> Result<bool, ErrorData> {
-        tasks::cancel(id, &self.daemon_of(client)).await.map_err(|error| internal_error(&error))
+        tasks::cancel(id, &self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
     }
 
     fn changes(&self) -> broadcast::Receiver<ListChange> {
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_fit_and_name_existing_tools() {
+    fn instructions_are_short_and_name_existing_tools() {
         assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());
         let words = INSTRUCTIONS.split(|character: char| !character.is_ascii_lowercase() && character != '_');
         let fields = [

@@ -13,18 +13,18 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::CancellationToken;
 
-/// A wrapper of a transport.
+/// A wrapper around a transport.
 #[derive(Debug)]
 pub(crate) struct Guard<T> {
     inner: T,
-    ended: CancellationToken,
+    shutdown: CancellationToken,
     has_request: bool,
 }
 
 impl<T> Guard<T> {
-    /// Wraps `inner`; cancels `ended` at the end of input.
-    pub(crate) fn new(inner: T, ended: CancellationToken) -> Self {
-        Self { inner, ended, has_request: false }
+    /// Wraps `inner`; cancels `shutdown` at the end of input.
+    pub(crate) fn new(inner: T, shutdown: CancellationToken) -> Self {
+        Self { inner, shutdown, has_request: false }
     }
 }
 
@@ -45,7 +45,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Guard<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             let Some(message) = self.inner.receive().await else {
-                self.ended.cancel();
+                self.shutdown.cancel();
                 return None;
             };
             match &message {
@@ -57,7 +57,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Guard<T> {
                     return Some(message);
                 }
                 _ if self.has_request => return Some(message),
-                _ => tracing::debug!("a message before the first request was dropped"),
+                _ => tracing::debug!("dropped a message before the first request"),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! MCP over HTTP (Streamable HTTP, in both eras of the protocol).
 //!
-//! The service that mounts this one does the authentication, above all the check of a token.
+//! The service that mounts this one authenticates the requests, above all by their token.
 
 mod sessions;
 
@@ -23,24 +23,24 @@ pub use sessions::Sessions;
 /// in the meantime, for example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 
-// The end of a session during a question to its client's person would abort the call.
+// A session that expired during a question to its client's person would abort the call.
 const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * ANSWER_TIMEOUT.as_secs());
 
-/// Maximum number of sessions at the same time.
+/// Maximum number of concurrent sessions.
 const MAX_SESSIONS: usize = 256;
 
-/// The limits on requests.
+/// Options of the service: the accepted requests, and its shutdown.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// The host names under which a client may reach the service, with or without a port.
+    /// Host names in accepted requests, with or without a port.
     pub hosts: Vec<String>,
-    /// The origins of web pages that may make calls, with a port or `:*`; an empty list permits none. Clients other
-    /// than web pages send no origin.
+    /// Origins of web pages that may make requests, with a port or `:*`; an empty list permits none. Clients other than
+    /// web pages send no origin.
     pub origins: Vec<String>,
-    /// The longest accepted body, in bytes.
-    pub longest_body: usize,
-    /// Its cancellation ends all sessions and requests.
-    pub ended: CancellationToken,
+    /// Maximum body size, in bytes.
+    pub max_body_bytes: usize,
+    /// Ends all sessions and requests when it is cancelled.
+    pub shutdown: CancellationToken,
 }
 
 impl Default for HttpOptions {
@@ -48,8 +48,8 @@ impl Default for HttpOptions {
         Self {
             hosts: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
             origins: ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).to_vec(),
-            longest_body: MAX_LINE,
-            ended: CancellationToken::new(),
+            max_body_bytes: MAX_LINE,
+            shutdown: CancellationToken::new(),
         }
     }
 }
@@ -64,23 +64,23 @@ pub fn http_service(daemon: ReconnectingClient, options: HttpOptions) -> HttpSer
     service(Shared { offer: Contract::new(daemon), seals }, options)
 }
 
-/// Offers `offer` to MCP clients over the same server.
+/// Offers `offer` to MCP clients with the same server implementation.
 #[must_use]
 pub fn http_service_of<O: ServerBackend>(offer: O, options: HttpOptions) -> HttpService<O> {
     service(Shared { offer, seals: Seals::new(None) }, options)
 }
 
 fn service<O: ServerBackend>(shared: Shared<O>, options: HttpOptions) -> HttpService<O> {
-    let HttpOptions { hosts, origins, longest_body, ended } = options;
+    let HttpOptions { hosts, origins, max_body_bytes, shutdown } = options;
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(KEEP_ALIVE);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(hosts)
         .with_allowed_origins(origins)
         .enforce_origin_validation()
-        .with_max_request_body_bytes(longest_body)
-        .with_cancellation_token(ended.clone());
+        .with_max_request_body_bytes(max_body_bytes)
+        .with_cancellation_token(shutdown.clone());
     let shared = Arc::new(shared);
-    let server = move || Ok(Server::new(shared.clone(), ended.clone()));
+    let server = move || Ok(Server::new(shared.clone(), shutdown.clone()));
     StreamableHttpService::new(server, Arc::new(Sessions::new(sessions, MAX_SESSIONS)), config)
 }

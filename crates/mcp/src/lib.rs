@@ -3,7 +3,7 @@
 //! Owns the agents' view of steplatch: its tools, their schemas and annotations, its resources and prompts, and the
 //! protocol in both of its eras (with `initialize`, and stateless since 2026-07-28,
 //! <https://modelcontextprotocol.io/specification>), over standard input and output and over HTTP. Every tool is a verb
-//! that the daemon answers.
+//! of the daemon.
 
 mod contract;
 mod guard;

@@ -1,8 +1,8 @@
 //! Messages as lines of JSON, with an error response to each invalid line.
 //!
-//! The transport of the protocol library drops lines that it cannot read, and the client waits forever. This transport
-//! answers such a line as JSON-RPC 2.0 requires (<https://www.jsonrpc.org/specification#error_object>), under its id if
-//! it has one.
+//! The transport of the protocol library drops lines that it cannot parse, so the client waits forever. This transport
+//! responds to such a line as JSON-RPC 2.0 requires (<https://www.jsonrpc.org/specification#error_object>), with its id
+//! if it has one.
 
 use std::borrow::Cow;
 use std::io;
@@ -18,7 +18,7 @@ use steplatch_protocol::{Line, LineReader};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-/// Maximum number of consecutive answered faults. Prevents endless answers to a peer that echoes them.
+/// Maximum number of consecutive error responses. Prevents endless responses to a peer that echoes them.
 const MAX_FAULTS: usize = 100;
 
 /// A transport over two streams.
@@ -57,29 +57,29 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let read = match self.lines.next().await {
+            let message = match self.lines.next().await {
                 Ok(Some(Line::Bytes(line))) => read(&line),
                 Ok(Some(Line::TooLong)) => Err(Fault::new(ErrorCode::INVALID_REQUEST, "the message is too long", None)),
                 Ok(None) => return None,
                 Err(error) => {
-                    tracing::debug!(%error, "the input cannot be read");
+                    tracing::debug!(%error, "failed to read the input");
                     return None;
                 }
             };
-            match read {
+            match message {
                 Ok(Some(message)) => {
                     self.fault_count = 0;
                     return Some(message);
                 }
                 Ok(None) => {}
                 Err(fault) => {
-                    tracing::debug!(?fault, "a line is not a message");
+                    tracing::debug!(?fault, "a line is not a valid message");
                     self.fault_count += 1;
                     if self.fault_count <= MAX_FAULTS {
                         // Write in a task: the caller may drop this future at any moment, and half a line would corrupt
                         // the next one.
                         let out = self.out.clone();
-                        tokio::spawn(async move { write(&out, &fault.answer()).await });
+                        tokio::spawn(async move { write(&out, &fault.response()).await });
                     }
                 }
             }
@@ -99,12 +99,12 @@ async fn write(out: &Mutex<impl AsyncWrite + Unpin>, message: &impl Serialize) -
     out.flush().await
 }
 
-/// The problem of an invalid line.
+/// An error in a line.
 #[derive(Debug, PartialEq)]
 struct Fault {
     code: ErrorCode,
     message: String,
-    /// The id of the request, if it is readable.
+    /// Id of the request, if it is readable.
     id: Option<Value>,
 }
 
@@ -113,7 +113,7 @@ impl Fault {
         Self { code, message: message.into(), id }
     }
 
-    fn answer(&self) -> Value {
+    fn response(&self) -> Value {
         json!({"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code.0, "message": self.message}})
     }
 }
@@ -128,20 +128,20 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
         .map_err(|error| Fault::new(ErrorCode::PARSE_ERROR, format!("the line is not JSON: {error}"), None))?;
     let invalid = |message: &str, id: Option<Value>| Err(Fault::new(ErrorCode::INVALID_REQUEST, message, id));
     let Value::Object(fields) = &value else {
-        return invalid("a message is one JSON object on one line; there are no batches", None);
+        return invalid("a message must be one JSON object on one line; batches are not supported", None);
     };
     let id = fields.get("id").filter(|id| id.is_string() || id.is_i64() || id.is_u64()).cloned();
     let method = match fields.get("method") {
         None if fields.contains_key("result") || fields.contains_key("error") => None,
         Some(Value::String(method)) => Some(method.clone()),
-        _ => return invalid("a message has a method, which is a text", id),
+        _ => return invalid("'method' must be a string", id),
     };
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return invalid("a message has \"jsonrpc\": \"2.0\"", id);
+        return invalid("'jsonrpc' must be \"2.0\"", id);
     }
     let is_request = method.is_some() && fields.contains_key("id");
     if is_request && id.is_none() {
-        return invalid("the id of a request is a text or a whole number", None);
+        return invalid("'id' must be a string or an integer", None);
     }
     let params = Value::clone(fields.get("params").unwrap_or(&Value::Null));
     match serde_json::from_value(value) {
@@ -149,8 +149,8 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
             // A request of a known method with unknown parameters is invalid.
             ClientRequest::CustomRequest(custom) if TYPED_METHODS.contains(&custom.method.as_str()) => {
                 let problem = match custom.params {
-                    Some(Value::Object(_)) | None => "are not those of this method",
-                    Some(_) => "are an object",
+                    Some(Value::Object(_)) | None => "are not valid",
+                    Some(_) => "must be an object",
                 };
                 let message = format!("the parameters of {} {problem}{}", custom.method, arguments_hint(&params));
                 Err(Fault::new(ErrorCode::INVALID_PARAMS, message, id))
@@ -158,16 +158,16 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
             _ => Ok(Some(JsonRpcMessage::Request(request))),
         },
         Ok(message) => Ok(Some(message)),
-        // Invalid responses and notifications get no answer.
+        // Invalid responses and notifications get no response.
         Err(_) if !is_request => Ok(None),
-        Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message cannot be read: {error}"), id)),
+        Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message is not valid: {error}"), id)),
     }
 }
 
 fn arguments_hint(params: &Value) -> &'static str {
     match params.get("arguments") {
         Some(Value::Object(_)) | None => "",
-        Some(_) => ": arguments is an object",
+        Some(_) => ": 'arguments' must be an object",
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_message_gets_the_specified_error() {
+    fn invalid_message_gets_a_json_rpc_error() {
         for line in
             [&b"{"[..], b"\xff\xfe", b"{\"a\": \"\\ud800\"}", b"{} {}", b"nonsense", "[".repeat(100_000).as_bytes()]
         {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_message_is_read() {
+    fn valid_messages_are_accepted() {
         for line in [
             r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#,
             r#"{"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "open_terminal"}}"#,
@@ -249,15 +249,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fault_is_answered_and_reading_continues() {
+    async fn error_response_is_sent_and_reading_continues() {
         let input: &[u8] = b"nonsense\n{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"ping\"}\n";
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let mut lines = Lines::new(input, ours, 1 << 16);
+        let (server_stream, client_stream) = tokio::io::duplex(1 << 16);
+        let mut lines = Lines::new(input, server_stream, 1 << 16);
         assert!(matches!(lines.receive().await, Some(JsonRpcMessage::Request(_))));
         assert!(lines.receive().await.is_none());
-        let mut answers = LineReader::new(tokio::io::BufReader::new(theirs));
-        let Some(Line::Bytes(answer)) = answers.next().await.unwrap() else { panic!() };
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32700), &Value::Null));
+        let mut responses = LineReader::new(tokio::io::BufReader::new(client_stream));
+        let Some(Line::Bytes(response)) = responses.next().await.unwrap() else { panic!("no response was sent") };
+        let response: Value = serde_json::from_slice(&response).unwrap();
+        assert_eq!((&response["error"]["code"], &response["id"]), (&json!(-32700), &Value::Null));
     }
 }

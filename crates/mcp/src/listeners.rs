@@ -1,8 +1,8 @@
 //! Clients that receive notifications of changes.
 //!
-//! Before 2026-07-28 a client receives changes of lists unasked, and subscribes to single resources. Since then a
-//! client sends a request to listen, which lasts until the client ends it. Each listener collects the changes of a
-//! short interval and sends one notification for them.
+//! Before 2026-07-28 a client receives changes of lists without a request, and subscribes to single resources. Since
+//! then a client sends a request to listen, which lasts until the client ends it. Each listener collects the changes of
+//! a short interval and sends one notification for them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::offer::{ListChange, ServerBackend, Updates};
 
-/// Time for collecting changes of lists.
+/// Time to collect changes of lists.
 const GATHER_TIME: Duration = Duration::from_millis(150);
 
 /// Minimum time between two updates of a resource.
@@ -29,7 +29,7 @@ const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum number of resources that one client, or one request to listen, can follow.
 const MAX_FOLLOWED: usize = 32;
 
-/// The notifications to a client. Dropping it ends the notifications of clients before 2026-07-28.
+/// Notifications to a client. Dropping this value ends those for clients before 2026-07-28.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,
@@ -39,13 +39,13 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Collects changes of lists for a request to listen that is acknowledged next. The client relies on changes from
-    /// the acknowledgement on, and the request begins later.
+    /// Collects changes of lists for a request to listen that is acknowledged next. The client expects changes since the
+    /// acknowledgement, and the request begins later.
     pub(crate) fn accept(&self, changes: broadcast::Receiver<ListChange>) {
         self.accepted.lock().push_back(changes);
     }
 
-    /// Returns the changes of lists for the request to listen that begins.
+    /// Returns the collected changes of lists for the request to listen that now begins.
     pub(crate) fn take_accepted(&self) -> Option<broadcast::Receiver<ListChange>> {
         self.accepted.lock().pop_front()
     }
@@ -59,23 +59,23 @@ impl Listeners {
         if followed.len() < MAX_FOLLOWED || followed.contains_key(uri) {
             return Ok(());
         }
-        let error = format!("{MAX_FOLLOWED} resources are followed, which is the most; unsubscribe from one first");
+        let error = format!("the maximum of {MAX_FOLLOWED} followed resources is reached; unsubscribe from one first");
         Err(ErrorData::invalid_params(error, None))
     }
 
     /// Starts sending the changes of a resource to a client.
     ///
     /// # Errors
-    /// As [`Listeners::check_limit`].
+    /// Same as [`Listeners::check_limit`].
     pub(crate) fn subscribe(
         &self,
         uri: String,
         mut updates: Updates,
         peer: Peer<RoleServer>,
-        ended: &CancellationToken,
+        shutdown: &CancellationToken,
     ) -> Result<(), ErrorData> {
         self.check_limit(&uri)?;
-        let token = ended.child_token();
+        let token = shutdown.child_token();
         let mut followed = self.followed.lock();
         followed.insert(uri.clone(), token.clone().drop_guard());
         tokio::spawn(token.run_until_cancelled_owned(async move {
@@ -100,19 +100,19 @@ pub(crate) fn notify_of_changes(
     listeners: &Arc<Listeners>,
     changes: broadcast::Receiver<ListChange>,
     peer: Peer<RoleServer>,
-    ended: &CancellationToken,
+    shutdown: &CancellationToken,
 ) {
-    let token = ended.child_token();
+    let token = shutdown.child_token();
     *listeners.lists.lock() = Some(token.clone().drop_guard());
     let mut changes = DebouncedChanges::new(changes);
     tokio::spawn(token.run_until_cancelled_owned(async move {
         while let Some(changed) = changes.next().await {
             for list in changed {
-                let sent = match list {
+                let result = match list {
                     ListChange::Tools => peer.notify_tool_list_changed().await,
                     ListChange::Prompts => peer.notify_prompt_list_changed().await,
                 };
-                if sent.is_err() {
+                if result.is_err() {
                     return;
                 }
             }
@@ -120,7 +120,7 @@ pub(crate) fn notify_of_changes(
     }));
 }
 
-/// Cuts the list of resources to the limit of one request to listen.
+/// Truncates the list of resources to the limit of one request to listen.
 pub(crate) fn limit_resources(mut uris: Vec<String>) -> Vec<String> {
     uris.truncate(MAX_FOLLOWED);
     uris
@@ -135,23 +135,23 @@ pub(crate) async fn listen(
     offer: &impl ServerBackend,
     changes: broadcast::Receiver<ListChange>,
     context: SubscriptionContext,
-    ended: &CancellationToken,
+    shutdown: &CancellationToken,
 ) -> Result<(), ErrorData> {
     let mut changes = DebouncedChanges::new(changes);
-    let (sender, mut updated) = mpsc::channel(MAX_FOLLOWED);
+    let (update_sender, mut update_receiver) = mpsc::channel(MAX_FOLLOWED);
     // The tasks end with this request.
-    let mut following = JoinSet::new();
+    let mut follow_tasks = JoinSet::new();
     let work = async {
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             // A resource that does not exist has no updates. Reading it returns an error.
             let Some(mut updates) = offer.follow(uri).await? else { continue };
-            let (uri, sender) = (uri.clone(), sender.clone());
-            following.spawn(async move {
-                // Assume a change: those since the acknowledgement of the request are unknown.
-                if sender.send(uri.clone()).await.is_err() {
+            let (uri, update_sender) = (uri.clone(), update_sender.clone());
+            follow_tasks.spawn(async move {
+                // Assume a change: changes since the acknowledgement of the request are unknown.
+                if update_sender.send(uri.clone()).await.is_err() {
                     return;
                 }
-                while updates.recv().await.is_some() && sender.send(uri.clone()).await.is_ok() {
+                while updates.recv().await.is_some() && update_sender.send(uri.clone()).await.is_ok() {
                     tokio::time::sleep(MIN_UPDATE_INTERVAL).await;
                 }
             });
@@ -165,16 +165,16 @@ pub(crate) async fn listen(
                 changed = changes.next() => {
                     let Some(changed) = changed else { return std::future::pending().await };
                     for list in changed.into_iter().filter(is_subscribed) {
-                        let sent = match list {
+                        let result = match list {
                             ListChange::Tools => context.sink().notify_tool_list_changed().await,
                             ListChange::Prompts => context.sink().notify_prompt_list_changed().await,
                         };
-                        if sent.is_err() {
+                        if result.is_err() {
                             return Ok(());
                         }
                     }
                 }
-                Some(uri) = updated.recv() => {
+                Some(uri) = update_receiver.recv() => {
                     if context.sink().notify_resource_updated(uri).await.is_err() {
                         return Ok(());
                     }
@@ -183,9 +183,9 @@ pub(crate) async fn listen(
         }
     };
     tokio::select! {
-        done = work => done,
+        result = work => result,
         () = context.cancelled() => Ok(()),
-        () = ended.cancelled() => Ok(()),
+        () = shutdown.cancelled() => Ok(()),
     }
 }
 
@@ -202,7 +202,7 @@ impl DebouncedChanges {
         Self { changes, changed: BTreeSet::new(), deadline: None }
     }
 
-    /// Waits for a change and collects further ones. `None` when there will be no more. Cancellation-safe.
+    /// Waits for a change and collects further ones. `None` if no more changes will follow. Cancellation-safe.
     async fn next(&mut self) -> Option<BTreeSet<ListChange>> {
         loop {
             let next = match self.deadline {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn change_before_a_request_begins_reaches_it() {
+    async fn change_between_acknowledgement_and_start_is_delivered() {
         let (listeners, (sender, _)) = (Listeners::default(), broadcast::channel(2));
         for list in [ListChange::Tools, ListChange::Prompts] {
             listeners.accept(sender.subscribe());
@@ -243,27 +243,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn simultaneous_changes_are_reported_at_once_and_none_is_lost() {
+    async fn changes_are_batched_and_none_is_lost() {
         let (sender, receiver) = broadcast::channel(2);
-        let mut gathered = DebouncedChanges::new(receiver);
+        let mut debounced = DebouncedChanges::new(receiver);
         let began = Instant::now();
         sender.send(ListChange::Tools).unwrap();
-        tokio::time::timeout(GATHER_TIME / 3, gathered.next()).await.unwrap_err();
+        tokio::time::timeout(GATHER_TIME / 3, debounced.next()).await.unwrap_err();
         sender.send(ListChange::Tools).unwrap();
         sender.send(ListChange::Prompts).unwrap();
-        assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([ListChange::Tools, ListChange::Prompts]));
+        assert_eq!(debounced.next().await.unwrap(), BTreeSet::from([ListChange::Tools, ListChange::Prompts]));
         // The test controls the clock; tokio's timers are accurate to a millisecond.
-        let took = began.elapsed();
+        let elapsed = began.elapsed();
         assert!(
-            took >= GATHER_TIME && took <= GATHER_TIME + Duration::from_millis(2),
-            "{took:?} since the first change"
+            elapsed >= GATHER_TIME && elapsed <= GATHER_TIME + Duration::from_millis(2),
+            "{elapsed:?} since the first change"
         );
-        // More changes than the buffer of a slow listener holds.
+        // Exceed the buffer of a slow listener.
         for _ in 0..3 {
             sender.send(ListChange::Tools).unwrap();
         }
-        assert!(gathered.next().await.unwrap().contains(&ListChange::Tools));
+        assert!(debounced.next().await.unwrap().contains(&ListChange::Tools));
         drop(sender);
-        assert_eq!(gathered.next().await, None);
+        assert_eq!(debounced.next().await, None);
     }
 }

@@ -1,9 +1,9 @@
-//! Offer of a server, independent of the protocol.
+//! The offer of a server, independent of the protocol.
 //!
 //! Tools, prompts, resources and tasks come from a [`ServerBackend`]. The [`Server`](crate::Server) owns the
-//! protocol's two eras: the questions and notifications for clients, the state between two rounds of a call, and the
-//! hints for caches. The public test suite therefore tests the server that agents use, with another offer in it
-//! (`examples/conformance.rs`).
+//! protocol in both of its eras: the questions and notifications for clients, the state between two rounds of a call,
+//! and the hints for caches. The public test suite can therefore test the server that agents use, with another offer
+//! (`examples/conformance`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,8 +22,8 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
 
-/// Offer of a server, the same for every client and every connection. The requesting client determines only the
-/// possible questions in return.
+/// The offer of a server, the same for every client and connection. The requesting client only determines which
+/// questions are possible.
 pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
     fn about(&self) -> ServerConfig;
@@ -40,7 +40,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the prompts.
     fn prompts(&self) -> CachedList<Prompt>;
 
-    /// Writes a prompt.
+    /// Expands a prompt.
     fn prompt(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<GetPromptResult>> + Send;
 
     /// Returns the current resources.
@@ -71,7 +71,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// If following it fails.
     fn follow(&self, uri: &str) -> impl Future<Output = Result<Option<Updates>, ErrorData>> + Send;
 
-    /// Returns the completions of an argument of a prompt, or of a part of a resource's URI, the best first.
+    /// Returns the completions of a prompt argument, or of a part of a resource URI, best first.
     fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> impl Future<Output = Vec<String>> + Send;
 
     /// Returns the state of a task; `None` if no task has that id.
@@ -87,7 +87,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Sends the requested input to a task. Returns whether the task exists.
     ///
     /// # Errors
-    /// If passing the input on fails.
+    /// If forwarding the input fails.
     fn answer_task(
         &self,
         id: &str,
@@ -95,7 +95,7 @@ pub trait ServerBackend: Send + Sync + 'static {
         client: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Cancels a task that has not ended. Returns whether the task exists.
+    /// Cancels an unfinished task. Returns whether the task exists.
     ///
     /// # Errors
     /// If the cancellation fails.
@@ -106,7 +106,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn changes(&self) -> broadcast::Receiver<ListChange>;
 }
 
-/// All items of one kind, and the time that a client may cache them.
+/// All items of one kind, and the time for which a client may cache them.
 #[derive(Debug, Clone)]
 pub struct CachedList<T> {
     /// The items, in a stable order.
@@ -128,43 +128,43 @@ pub enum ListChange {
 /// ends the subscription. The channel closes when there will be no more changes.
 pub type Updates = mpsc::Receiver<()>;
 
-/// A request to call a tool, or to write a prompt.
+/// A request to call a tool, or to expand a prompt.
 #[derive(Debug)]
 pub struct Call<'c> {
-    /// The name of the tool or prompt.
+    /// Name of the tool or prompt.
     pub name: String,
-    /// The arguments.
+    /// Arguments of the tool or prompt.
     pub arguments: Option<JsonObject>,
     /// The requesting client.
-    pub asker: ClientContext<'c>,
-    /// Sends progress to the client, if the client requested progress.
+    pub client: ClientContext<'c>,
+    /// Progress notifications, if the client requested them.
     pub progress: Option<Progress>,
     /// The previous round of the call.
     pub round: CallRound,
 }
 
-/// The previous round of a call: a client repeats a call that returned a question, with the outcome.
+/// The previous round of a call: after questions, a client repeats the call with their outcome.
 #[derive(Debug, Default)]
 pub struct CallRound {
-    /// The state that the previous round gave to the client, unchanged.
-    pub carried: Option<Value>,
-    /// The outcome of the questions.
-    pub came: ClientInput,
+    /// State that the previous round gave to the client, unchanged.
+    pub carried_state: Option<Value>,
+    /// Outcome of the questions.
+    pub input: ClientInput,
 }
 
 /// The outcome of questions to a client.
 #[derive(Debug, Default)]
 pub enum ClientInput {
-    /// There was no question yet.
+    /// There were no questions yet.
     #[default]
     Nothing,
-    /// The answers, by the names of the questions. Some may be missing, and answers may be invalid.
+    /// The answers, by the names of the questions. Answers may be missing or invalid.
     Answers(InputResponses),
     /// An answer is no longer needed.
     Moot,
     /// The client did not answer in time.
     Late,
-    /// The client does not support the question.
+    /// The client does not support the question, or could not be reached.
     Unreachable,
 }
 
@@ -174,10 +174,10 @@ pub enum Outcome<T> {
     /// The call is complete.
     Done(T),
     /// The client must answer a question first.
-    Ask(Ask),
+    InputRequired(ClientQuestions),
     /// No tool or prompt has that name.
     Unknown,
-    /// The call is impossible because of the client, not because of the agent.
+    /// The call is not possible with this client.
     Refused(ErrorData),
 }
 
@@ -191,34 +191,34 @@ pub enum ToolReply {
 }
 
 /// Questions to a client.
-pub struct Ask {
+pub struct ClientQuestions {
     /// The questions, by name.
     pub questions: InputRequests,
-    /// State for the next round. It may travel through the client, which can read it. Without it, answers may come from
-    /// any client and must be complete in themselves.
-    pub carried: Option<Value>,
+    /// State for the next round. The client may carry it, and can then read it. Without it, answers may come from any
+    /// client and must be complete in themselves.
+    pub carried_state: Option<Value>,
     /// Completes when an answer is no longer needed.
-    pub moot: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub no_longer_needed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl std::fmt::Debug for Ask {
+impl std::fmt::Debug for ClientQuestions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("ClientQuestions")
             .field("questions", &self.questions)
-            .field("carried", &self.carried)
+            .field("carried_state", &self.carried_state)
             .finish_non_exhaustive()
     }
 }
 
-impl Ask {
-    /// Creates questions that remain relevant until their answers.
+impl ClientQuestions {
+    /// Creates questions whose answers remain needed.
     #[must_use]
-    pub fn new(questions: InputRequests, carried: Option<Value>) -> Self {
-        Self { questions, carried, moot: Box::pin(std::future::pending()) }
+    pub fn new(questions: InputRequests, carried_state: Option<Value>) -> Self {
+        Self { questions, carried_state, no_longer_needed: Box::pin(std::future::pending()) }
     }
 }
 
-/// The requesting client, as it describes itself: with each request since 2026-07-28, once per session before that.
+/// The requesting client, as it describes itself: in each request since 2026-07-28, once per session before that.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientContext<'c> {
     context: &'c RequestContext<RoleServer>,
@@ -241,50 +241,50 @@ impl<'c> ClientContext<'c> {
         self.context.client_info().map(|client| client.name)
     }
 
-    /// Returns the client's address, over HTTP.
+    /// Returns the client's network address, if it is connected over HTTP.
     #[must_use]
     pub fn peer(&self) -> Option<Peer> {
         self.context.extensions.get::<http::request::Parts>()?.extensions.get::<Peer>().copied()
     }
 
-    /// Returns whether the client speaks the protocol of 2026-07-28 or later, in which questions are results of calls.
+    /// Returns whether the client uses the protocol of 2026-07-28 or later, in which questions are results of calls.
     #[must_use]
     pub fn is_modern(&self) -> bool {
         self.supports_version(&ProtocolVersion::V_2026_07_28)
     }
 
-    /// Returns whether the client speaks that version of the protocol, or a later one.
+    /// Returns whether the client uses this protocol version or a later one.
     fn supports_version(&self, version: &ProtocolVersion) -> bool {
-        // Versions are dates, which sort as text.
+        // Versions are dates in a form that sorts as a string.
         self.context.protocol_version().is_some_and(|client_version| client_version.as_str() >= version.as_str())
     }
 
-    /// Returns whether the client accepts a task in place of a result.
+    /// Returns whether the client accepts a task instead of a result.
     #[must_use]
-    pub fn takes_tasks(&self) -> bool {
+    pub fn supports_tasks(&self) -> bool {
         self.is_modern() && self.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
     }
 
     /// Returns whether the client can show a form to a person.
     #[must_use]
-    pub fn takes_forms(&self) -> bool {
+    pub fn supports_forms(&self) -> bool {
         let capabilities = self.context.client_capabilities().unwrap_or_default();
-        // A client that names no modes supports forms, the first specified mode.
+        // A client without modes supports forms, the first specified mode.
         capabilities.elicitation.is_some_and(|capabilities| capabilities.form.is_some() || capabilities.url.is_none())
     }
 
     /// Returns whether the client supports choices with titles.
     #[must_use]
-    pub fn knows_titles(&self) -> bool {
+    pub fn supports_titles(&self) -> bool {
         self.supports_version(&ProtocolVersion::V_2025_11_25)
     }
 
-    /// Returns whether the client supports that question.
+    /// Returns whether the client supports the question.
     #[must_use]
-    pub fn takes(&self, question: &InputRequest) -> bool {
+    pub fn supports(&self, question: &InputRequest) -> bool {
         let capabilities = || self.context.client_capabilities().unwrap_or_default();
         match question {
-            InputRequest::Elicitation(_) => self.takes_forms(),
+            InputRequest::Elicitation(_) => self.supports_forms(),
             InputRequest::CreateMessage(_) => capabilities().sampling.is_some(),
             InputRequest::ListRoots(_) => capabilities().roots.is_some(),
             _ => false,

@@ -1,4 +1,4 @@
-//! Progress notifications of a call, sent to a client that gave a progress token with it.
+//! Progress notifications for a call, sent to a client that included a progress token.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ const MIN_MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval of messages during a wait without progress.
 pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum length of a message in characters; clients show it on one line.
+/// Maximum message length, in characters: clients show a message on one line.
 const MAX_MESSAGE_CHARS: usize = 200;
 
-/// The receiver of the progress of a request.
+/// Progress notifications for one request.
 #[derive(Debug)]
 pub struct Progress {
     peer: Peer<RoleServer>,
@@ -29,7 +29,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the receiver of a request's progress, if the client gave a token.
+    /// Returns the progress notifications for a request, if the client sent a token.
     pub(crate) fn for_request(context: &RequestContext<RoleServer>) -> Option<Self> {
         let token = context.meta.get_progress_token()?;
         Some(Self {
@@ -81,13 +81,13 @@ impl Progress {
     /// Waits for the interval, then reports the wait for a person: clients abort silent calls.
     pub(crate) async fn report_waiting(&mut self, since: Instant) {
         tokio::time::sleep(KEEP_ALIVE_INTERVAL).await;
-        self.set_message(format!("waiting for a person since {} s", since.elapsed().as_secs()));
+        self.set_message(format!("waiting for a person for {} s", since.elapsed().as_secs()));
         self.flush().await;
     }
 
     async fn send(&mut self, progress: ProgressNotificationParam) {
         if let Err(error) = self.peer.notify_progress(progress).await {
-            tracing::debug!(%error, "the progress cannot be sent");
+            tracing::debug!(%error, "failed to send the progress");
         }
         self.next_time = tokio::time::Instant::now() + MIN_MESSAGE_INTERVAL;
     }

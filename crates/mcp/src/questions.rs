@@ -11,11 +11,11 @@ use rmcp::model::{ClientResult, InputRequest, InputRequiredResult, InputResponse
 use rmcp::service::PeerRequestOptions;
 use serde_json::Value;
 
-use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
+use crate::offer::{Call, CallRound, ClientContext, ClientInput, ClientQuestions};
 use crate::progress::Progress;
 use crate::seal::{SealError, Seals, call_fingerprint};
 
-/// Time that a client may take to answer a request.
+/// Maximum time for a client to answer a request.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum number of rounds of one call.
@@ -28,7 +28,7 @@ pub(crate) struct IncomingCall<'c> {
     pub(crate) arguments: Option<JsonObject>,
     pub(crate) answers: Option<InputResponses>,
     pub(crate) state: Option<String>,
-    pub(crate) asker: ClientContext<'c>,
+    pub(crate) client: ClientContext<'c>,
 }
 
 /// A call in progress.
@@ -48,24 +48,24 @@ impl<'c> ActiveCall<'c> {
     /// # Errors
     /// If the returned state is not the state that the server sent.
     pub(crate) async fn new(incoming: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
-        let IncomingCall { method, name, arguments, answers, state, asker } = incoming;
+        let IncomingCall { method, name, arguments, answers, state, client } = incoming;
         let round = match (state, answers) {
             (Some(sealed), answers) => {
                 let fingerprint = call_fingerprint(method, &name, arguments.as_ref());
-                let carried = seals.open(&sealed, &fingerprint).await.map_err(|error| invalid_state(&error))?;
+                let request_state = seals.open(&sealed, &fingerprint).await.map_err(|error| invalid_state(&error))?;
                 let mut answers = answers.unwrap_or_default();
                 // Keep only answers to the questions of this state.
-                answers.retain(|name, answer| carried.asked.contains(name) && answer.is_object());
+                answers.retain(|name, answer| request_state.questions.contains(name) && answer.is_object());
                 if !answers.is_empty() {
-                    seals.mark_used(&carried).map_err(|error| invalid_state(&error))?;
+                    seals.mark_used(&request_state).map_err(|error| invalid_state(&error))?;
                 }
-                CallRound { carried: Some(carried.state), came: ClientInput::Answers(answers) }
+                CallRound { carried_state: Some(request_state.state), input: ClientInput::Answers(answers) }
             }
-            (None, Some(answers)) => CallRound { carried: None, came: ClientInput::Answers(answers) },
+            (None, Some(answers)) => CallRound { carried_state: None, input: ClientInput::Answers(answers) },
             (None, None) => CallRound::default(),
         };
-        let progress = Progress::for_request(asker.context());
-        Ok(Self { call: Call { name, arguments, asker, progress, round }, method, rounds: 0 })
+        let progress = Progress::for_request(client.context());
+        Ok(Self { call: Call { name, arguments, client, progress, round }, method, rounds: 0 })
     }
 
     /// Sends questions to the client. Returns the result that ends this round of the call, or `None` when the call
@@ -75,21 +75,21 @@ impl<'c> ActiveCall<'c> {
     /// If the call exceeds the limit of rounds.
     pub(crate) async fn ask_client(
         &mut self,
-        ask: Ask,
+        client_questions: ClientQuestions,
         seals: &Seals,
     ) -> Result<Option<InputRequiredResult>, ErrorData> {
-        let Ask { questions, carried, moot } = ask;
+        let ClientQuestions { questions, carried_state, no_longer_needed } = client_questions;
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
-            return Err(ErrorData::internal_error("this call asks more than one call can", None));
+            return Err(ErrorData::internal_error("the call exceeds the maximum number of questions", None));
         }
         let call = &mut self.call;
-        if !questions.values().all(|question| call.asker.takes(question)) {
-            call.round = CallRound { carried, came: ClientInput::Unreachable };
+        if !questions.values().all(|question| call.client.supports(question)) {
+            call.round = CallRound { carried_state, input: ClientInput::Unreachable };
             return Ok(None);
         }
-        if call.asker.is_modern() {
-            let state = match carried {
+        if call.client.is_modern() {
+            let state = match carried_state {
                 Some(state) => {
                     let fingerprint = call_fingerprint(self.method, &call.name, call.arguments.as_ref());
                     Some(seals.close(questions.keys().cloned().collect(), state, &fingerprint).await)
@@ -98,29 +98,29 @@ impl<'c> ActiveCall<'c> {
             };
             return Ok(Some(InputRequiredResult::new(Some(questions), state)));
         }
-        let (mut moot, timeout) = (moot, tokio::time::sleep(ANSWER_TIMEOUT));
+        let (mut no_longer_needed, timeout) = (no_longer_needed, tokio::time::sleep(ANSWER_TIMEOUT));
         tokio::pin!(timeout);
         let mut answers = InputResponses::new();
-        let mut came = None;
+        let mut input = None;
         for (name, question) in questions {
-            match send_question(question, call, &mut moot, timeout.as_mut()).await {
+            match send_question(question, call, &mut no_longer_needed, timeout.as_mut()).await {
                 Ok(answer) => drop(answers.insert(name, answer)),
                 Err(outcome) => {
-                    came = Some(outcome);
+                    input = Some(outcome);
                     break;
                 }
             }
         }
-        call.round = CallRound { carried, came: came.unwrap_or(ClientInput::Answers(answers)) };
+        call.round = CallRound { carried_state, input: input.unwrap_or(ClientInput::Answers(answers)) };
         Ok(None)
     }
 }
 
-/// Sends a question as a request, for protocol versions before 2026-07-28, and waits while the question is relevant.
+/// Sends a question as a request, for protocol versions before 2026-07-28, and waits while its answer is needed.
 async fn send_question(
     question: InputRequest,
     call: &mut Call<'_>,
-    moot: &mut (impl Future<Output = ()> + Unpin),
+    no_longer_needed: &mut (impl Future<Output = ()> + Unpin),
     mut timeout: std::pin::Pin<&mut tokio::time::Sleep>,
 ) -> Result<Value, ClientInput> {
     let request = match question {
@@ -129,14 +129,14 @@ async fn send_question(
         InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
         _ => return Err(ClientInput::Unreachable),
     };
-    let context = call.asker.context();
-    let asked = context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-    let Ok(mut asked) = asked else { return Err(ClientInput::Unreachable) };
+    let context = call.client.context();
+    let sent_request = context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let Ok(mut sent_request) = sent_request else { return Err(ClientInput::Unreachable) };
     let began = Instant::now();
     let outcome = loop {
         tokio::select! {
-            answered = &mut asked.rx => {
-                let answer = match answered {
+            response = &mut sent_request.rx => {
+                let answer = match response {
                     Ok(Ok(ClientResult::ElicitResult(answer))) => serde_json::to_value(answer),
                     Ok(Ok(ClientResult::CreateMessageResult(answer))) => serde_json::to_value(answer),
                     Ok(Ok(ClientResult::ListRootsResult(answer))) => serde_json::to_value(answer),
@@ -144,15 +144,15 @@ async fn send_question(
                 };
                 return answer.map_err(|_| ClientInput::Unreachable);
             }
-            () = &mut *moot => break ClientInput::Moot,
-            () = &mut timeout => break ClientInput::Late,
+            () = &mut *no_longer_needed => break ClientInput::NoLongerNeeded,
+            () = &mut timeout => break ClientInput::TimedOut,
             () = report_waiting(&mut call.progress, began) => {}
-            () = context.ct.cancelled() => break ClientInput::Moot,
+            () = context.ct.cancelled() => break ClientInput::NoLongerNeeded,
         }
     };
-    // The client closes a dialog whose answer is no longer needed.
-    if let Err(error) = asked.cancel(Some("the question is no longer open here".to_owned())).await {
-        tracing::debug!(%error, "a question cannot be withdrawn");
+    // Ask the client to close the dialog.
+    if let Err(error) = sent_request.cancel(Some("the question is no longer open here".to_owned())).await {
+        tracing::debug!(%error, "failed to withdraw a question");
     }
     Err(outcome)
 }

@@ -1,12 +1,12 @@
-//! Sealing of the state that a client carries between two rounds of a call.
+//! Seals for the state that a client carries between two rounds of a call.
 //!
-//! Since 2026-07-28 a question to the client's person is a result of the call, and its answer comes with the same call
-//! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). The state that the
+//! Since 2026-07-28 a question to the client's person is a result of the call, and the client repeats the call with the
+//! answer (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). The state that the
 //! client returns is untrusted: the server accepts it only unchanged, for the same call, in time, and once.
 //!
-//! All servers of a state directory seal with one key in it, so that any of them can continue the call, even after a
-//! restart. Each server remembers its own used seals. Where single use matters, as with gates, the target of the seal
-//! has closed by then and refuses a second use as well.
+//! All servers of a state directory use one key that is stored in it, so that any of them can continue the call, even
+//! after a restart. Each server remembers its own used seals. Where single use matters, as with gates, the gate has
+//! closed by then and refuses a second use as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -22,13 +22,13 @@ use serde_json::Value;
 use steplatch_protocol::ensure_private;
 use tokio::sync::OnceCell;
 
-/// Validity period of a sealed state.
+/// Validity period of a seal.
 const SEAL_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Maximum number of remembered used seals.
 const MAX_USED_SEALS: usize = 10_000;
 
-/// The name of the file with the key.
+/// Name of the key file.
 const KEY_FILE: &str = "mcp.key";
 
 type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
@@ -37,7 +37,7 @@ type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 #[derive(Debug)]
 pub(crate) struct Seals {
     /// Directory of the key. Without one, the server uses its own random key.
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
     lifetime: Duration,
     used: Mutex<VecDeque<u128>>,
@@ -47,80 +47,80 @@ pub(crate) struct Seals {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RequestState {
     /// Names of the questions.
-    pub(crate) asked: Vec<String>,
+    pub(crate) questions: Vec<String>,
     /// State for the next round.
     pub(crate) state: Value,
-    /// The number that identifies this seal.
-    once: u128,
+    /// Random number that identifies this seal.
+    nonce: u128,
 }
 
 /// Reason for the rejection of a seal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SealError {
-    #[error("this requestState is too old, so nothing was answered; ask again, about a run with get_run")]
+    #[error("this requestState has expired, so nothing was answered; repeat the call, or for a run call get_run")]
     Expired,
     #[error(
-        "this requestState was not given by this server for this call, so nothing was answered; ask again, \
-         about a run with get_run"
+        "this requestState is not from this server for this call, so nothing was answered; repeat the call, \
+         or for a run call get_run"
     )]
     Foreign,
-    #[error("this requestState was used before, so nothing was answered; ask again, about a run with get_run")]
+    #[error("this requestState was already used, so nothing was answered; repeat the call, or for a run call get_run")]
     Used,
 }
 
 impl Seals {
-    /// Creates seals with the key of a state `folder`, or with their own key.
-    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, codec: OnceCell::new(), lifetime: SEAL_LIFETIME, used: Mutex::default() }
+    /// Creates seals with the key of a state directory, or with their own key.
+    pub(crate) fn new(directory: Option<PathBuf>) -> Self {
+        Self { directory, codec: OnceCell::new(), lifetime: SEAL_LIFETIME, used: Mutex::default() }
     }
 
     /// Seals the state that `call` needs to continue. It is valid for that call only.
-    pub(crate) async fn close(&self, asked: Vec<String>, state: Value, call: &str) -> String {
-        let mut once = [0; 16];
-        getrandom::fill(&mut once).expect("the operating system has randomness");
-        let carried = RequestState { asked, state, once: u128::from_le_bytes(once) };
+    pub(crate) async fn close(&self, questions: Vec<String>, state: Value, call: &str) -> String {
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).expect("the operating system has randomness");
+        let request_state = RequestState { questions, state, nonce: u128::from_le_bytes(nonce) };
         let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lifetime);
-        self.codec().await.seal_json_with(&carried, &options).expect("the carried state contains only JSON")
+        self.codec().await.seal_json_with(&request_state, &options).expect("the state contains only JSON")
     }
 
     /// Opens the seal that a `call` returned.
     ///
     /// # Errors
-    /// If it is not a seal for that call, is too old, or used already.
+    /// If the seal is not for that call, has expired, or is already used.
     pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, SealError> {
-        let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
-        let carried: RequestState = opened.map_err(|error| match error {
+        let result = self.codec().await.open_json_with(sealed, call.as_bytes());
+        let request_state: RequestState = result.map_err(|error| match error {
             RequestStateError::Expired => SealError::Expired,
             _ => SealError::Foreign,
         })?;
         let used = self.used.lock();
-        if used.contains(&carried.once) { Err(SealError::Used) } else { Ok(carried) }
+        if used.contains(&request_state.nonce) { Err(SealError::Used) } else { Ok(request_state) }
     }
 
     /// Marks a seal as used.
     ///
     /// # Errors
-    /// If the seal is used already.
-    pub(crate) fn mark_used(&self, carried: &RequestState) -> Result<(), SealError> {
+    /// If the seal is already used.
+    pub(crate) fn mark_used(&self, request_state: &RequestState) -> Result<(), SealError> {
         let mut used = self.used.lock();
-        if used.contains(&carried.once) {
+        if used.contains(&request_state.nonce) {
             return Err(SealError::Used);
         }
         if used.len() == MAX_USED_SEALS {
             used.pop_front();
         }
-        used.push_back(carried.once);
+        used.push_back(request_state.nonce);
         Ok(())
     }
 
     async fn codec(&self) -> &RequestStateCodec {
         self.codec
             .get_or_init(|| async {
-                let folder = self.folder.clone();
-                let key = tokio::task::spawn_blocking(move || match folder {
-                    Some(folder) => load_or_create_key(&folder).unwrap_or_else(|error| {
-                        let folder = folder.display();
-                        tracing::warn!(%error, %folder, "questions to people do not outlive this server");
+                let directory = self.directory.clone();
+                let key = tokio::task::spawn_blocking(move || match directory {
+                    Some(directory) => load_or_create_key(&directory).unwrap_or_else(|error| {
+                        let directory = directory.display();
+                        tracing::warn!(%error, %directory, "no shared key: questions to people end with this server");
                         random_key()
                     }),
                     None => random_key(),
@@ -139,44 +139,44 @@ fn random_key() -> Key {
 }
 
 /// Returns the key of a state directory. Creates a random one if there is none.
-fn load_or_create_key(folder: &Path) -> io::Result<Key> {
-    let path = folder.join(KEY_FILE);
+fn load_or_create_key(directory: &Path) -> io::Result<Key> {
+    let path = directory.join(KEY_FILE);
     if let Some(key) = read_key(&path)? {
         return Ok(key);
     }
-    ensure_private(folder).map_err(io::Error::other)?;
-    // Write the key to a temporary file and then link it, which fails if another process was faster. So the file is
-    // always complete, and all processes read the same key.
+    ensure_private(directory).map_err(io::Error::other)?;
+    // Write the key to a temporary file and then link it, which fails if another process was faster. The file is
+    // therefore always complete, and all processes read the same key.
     let mut suffix = [0; 8];
     getrandom::fill(&mut suffix).expect("the operating system has randomness");
-    let temporary_path = folder.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
+    let temporary_path = directory.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary_path)?;
     file.write_all(&random_key())?;
     file.sync_all()?;
-    let linked = fs::hard_link(&temporary_path, &path);
+    let result = fs::hard_link(&temporary_path, &path);
     fs::remove_file(&temporary_path)?;
-    match linked {
+    match result {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    read_key(&path)?.ok_or_else(|| io::Error::other(format!("'{}' went away", path.display())))
+    read_key(&path)?.ok_or_else(|| io::Error::other(format!("'{}' has disappeared", path.display())))
 }
 
 fn read_key(path: &Path) -> io::Result<Option<Key>> {
-    let key_error = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
+    let key_error = |problem: &str| io::Error::other(format!("'{}' {problem}; remove it", path.display()));
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
-        return Err(key_error("can be read by others"));
+        return Err(key_error("is readable by other users"));
     }
     let key = fs::read(path)?;
     Key::try_from(key).map(Some).map_err(|_| key_error("is not a key"))
 }
 
-/// Returns a text that is the same for equal calls: the method, the name and the arguments with their fields sorted.
+/// Returns a string that is the same for equal calls: the method, the name and the arguments with their fields sorted.
 pub(crate) fn call_fingerprint(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
     let arguments: BTreeMap<_, _> =
         arguments.into_iter().flatten().map(|(name, value)| (name, sort_fields(value))).collect();
@@ -192,7 +192,7 @@ fn sort_fields(value: &Value) -> Value {
             fields.into_iter().map(|(name, value)| (name.clone(), sort_fields(value))).collect()
         }
         Value::Array(items) => items.iter().map(sort_fields).collect(),
-        plain => plain.clone(),
+        scalar => scalar.clone(),
     }
 }
 
@@ -208,62 +208,65 @@ mod tests {
         call_fingerprint(CALL, "get_run", arguments.as_object())
     }
 
-    async fn sealed(seals: &Seals, call: &str) -> String {
+    async fn seal_state(seals: &Seals, call: &str) -> String {
         seals.close(vec!["gate".to_owned()], json!({"run": "run_x"}), call).await
     }
 
     #[tokio::test]
-    async fn carried_state_counts_once_for_the_same_call() {
+    async fn seal_opens_only_once_and_for_the_same_call() {
         let seals = Seals::new(None);
         let call = get_run(json!({"run_id": "run_x", "wait_seconds": 1}));
-        let carried = sealed(&seals, &call).await;
-        let same = get_run(json!({"wait_seconds": 1, "run_id": "run_x"}));
-        let opened = seals.open(&carried, &same).await.unwrap();
-        assert_eq!((opened.asked.as_slice(), &opened.state["run"]), (["gate".to_owned()].as_slice(), &json!("run_x")));
-        let other = get_run(json!({"run_id": "run_z", "wait_seconds": 1}));
-        assert!(matches!(seals.open(&carried, &other).await, Err(SealError::Foreign)));
-        let prompt =
+        let sealed = seal_state(&seals, &call).await;
+        let same_call = get_run(json!({"wait_seconds": 1, "run_id": "run_x"}));
+        let opened = seals.open(&sealed, &same_call).await.unwrap();
+        assert_eq!(
+            (opened.questions.as_slice(), &opened.state["run"]),
+            (["gate".to_owned()].as_slice(), &json!("run_x"))
+        );
+        let other_call = get_run(json!({"run_id": "run_z", "wait_seconds": 1}));
+        assert!(matches!(seals.open(&sealed, &other_call).await, Err(SealError::Foreign)));
+        let prompt_call =
             call_fingerprint("prompts/get", "get_run", json!({"run_id": "run_x", "wait_seconds": 1}).as_object());
-        assert!(matches!(seals.open(&carried, &prompt).await, Err(SealError::Foreign)));
-        let middle = carried.len() / 2;
-        let changed = if &carried[middle..=middle] == "A" { "B" } else { "A" };
-        let tampered = format!("{}{changed}{}", &carried[..middle], &carried[middle + 1..]);
+        assert!(matches!(seals.open(&sealed, &prompt_call).await, Err(SealError::Foreign)));
+        let middle = sealed.len() / 2;
+        let replacement = if &sealed[middle..=middle] == "A" { "B" } else { "A" };
+        let tampered = format!("{}{replacement}{}", &sealed[..middle], &sealed[middle + 1..]);
         assert!(matches!(seals.open(&tampered, &call).await, Err(SealError::Foreign)));
-        assert!(matches!(Seals::new(None).open(&carried, &call).await, Err(SealError::Foreign)), "another server's");
+        assert!(matches!(Seals::new(None).open(&sealed, &call).await, Err(SealError::Foreign)), "the key differs");
         assert!(seals.mark_used(&opened).is_ok() && seals.mark_used(&opened).is_err());
-        assert!(matches!(seals.open(&carried, &call).await, Err(SealError::Used)));
+        assert!(matches!(seals.open(&sealed, &call).await, Err(SealError::Used)));
     }
 
     #[tokio::test]
-    async fn expired_state_is_refused() {
+    async fn expired_seal_is_refused() {
         let seals = Seals { lifetime: Duration::ZERO, ..Seals::new(None) };
-        let carried = sealed(&seals, "call").await;
-        // The codec reads the system clock, which need not have advanced.
-        steplatch_patience::eventually("the seal is too old", async || match seals.open(&carried, "call").await {
+        let sealed = seal_state(&seals, "call").await;
+        // The codec reads the system clock, which may not have advanced.
+        steplatch_patience::eventually("the seal has expired", async || match seals.open(&sealed, "call").await {
             Err(error @ SealError::Expired) => Ok(error),
-            other => Err(other.map(|_| ())),
+            result => Err(result.map(|_| ())),
         })
         .await;
     }
 
     #[tokio::test]
-    async fn servers_of_one_directory_share_a_private_key() {
+    async fn servers_of_one_state_directory_share_a_private_key() {
         let base = tempfile::tempdir().unwrap();
-        let folder = base.path().join("state");
-        let of_folder = || Seals::new(Some(folder.clone()));
-        let (one, other) = (of_folder(), of_folder());
-        // Concurrently: one of them generates the key.
-        let (first, second) = tokio::join!(sealed(&one, "call"), sealed(&other, "call"));
-        for carried in [&first, &second] {
-            assert!(one.open(carried, "call").await.is_ok() && other.open(carried, "call").await.is_ok());
-            assert!(of_folder().open(carried, "call").await.is_ok(), "a server started later");
+        let directory = base.path().join("state");
+        let new_seals = || Seals::new(Some(directory.clone()));
+        let (first_seals, second_seals) = (new_seals(), new_seals());
+        // Seal concurrently: one of them generates the key.
+        let (first, second) = tokio::join!(seal_state(&first_seals, "call"), seal_state(&second_seals, "call"));
+        for sealed in [&first, &second] {
+            assert!(first_seals.open(sealed, "call").await.is_ok() && second_seals.open(sealed, "call").await.is_ok());
+            assert!(new_seals().open(sealed, "call").await.is_ok(), "a later server opens the seal");
         }
-        let key = folder.join(KEY_FILE);
+        let key = directory.join(KEY_FILE);
         assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left over");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "no temporary file remains");
         fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        let distrustful = of_folder();
-        assert!(matches!(distrustful.open(&first, "call").await, Err(SealError::Foreign)), "others could have read it");
-        assert!(distrustful.open(&sealed(&distrustful, "call").await, "call").await.is_ok());
+        let seals = new_seals();
+        assert!(matches!(seals.open(&first, "call").await, Err(SealError::Foreign)), "a readable key is not used");
+        assert!(seals.open(&seal_state(&seals, "call").await, "call").await.is_ok());
     }
 }

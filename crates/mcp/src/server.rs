@@ -24,18 +24,18 @@ use crate::offer::{ClientContext, Outcome, ServerBackend, ToolReply};
 use crate::questions::{ActiveCall, IncomingCall};
 use crate::seal::Seals;
 
-/// The key under which a server identifies itself in a result (2026-07-28).
+/// Key of the server's identity in the metadata of a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Time that a client may cache the server's identity, in milliseconds.
+/// Time for which a client may cache the server's identity, in milliseconds.
 const IDENTITY_TTL_MS: u64 = 3_600_000;
 
-/// Answers one MCP client.
+/// A server for one MCP client.
 #[derive(Debug)]
 pub struct Server<O> {
     pub(crate) shared: Arc<Shared<O>>,
     /// Cancelled when the client disconnects, or the server shuts down.
-    ended: CancellationToken,
+    shutdown: CancellationToken,
     /// The client's subscriptions.
     listeners: Arc<Listeners>,
 }
@@ -48,16 +48,15 @@ pub(crate) struct Shared<O> {
 }
 
 impl<O: ServerBackend> Server<O> {
-    pub(crate) fn new(shared: Arc<Shared<O>>, ended: CancellationToken) -> Self {
-        Self { shared, ended, listeners: Arc::default() }
+    pub(crate) fn new(shared: Arc<Shared<O>>, shutdown: CancellationToken) -> Self {
+        Self { shared, shutdown, listeners: Arc::default() }
     }
 
     fn offer(&self) -> &O {
         &self.shared.offer
     }
 
-    /// Runs a future until the cancellation of the request. A cancelled request stops only the wait; the awaited run
-    /// continues.
+    /// Runs a future until the request is cancelled. A cancellation ends only the wait; the awaited run continues.
     async fn run_cancellable<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -66,9 +65,9 @@ impl<O: ServerBackend> Server<O> {
         tokio::select! {
             // Poll the work first, so that it withdraws an open question of this call.
             biased;
-            done = work => done,
+            result = work => result,
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
-            () = self.ended.cancelled() => Err(ErrorData::internal_error("the server ends", None)),
+            () = self.shutdown.cancelled() => Err(ErrorData::internal_error("the server is shutting down", None)),
         }
     }
 
@@ -84,7 +83,7 @@ impl<O: ServerBackend> Server<O> {
     }
 
     async fn run_tool_call(&self, mut active_call: ActiveCall<'_>) -> Result<CallToolResponse, ErrorData> {
-        let context = active_call.call.asker.context();
+        let context = active_call.call.client.context();
         loop {
             return match self.offer().call(&mut active_call.call).await {
                 Outcome::Done(ToolReply::Result(mut result)) => {
@@ -95,34 +94,36 @@ impl<O: ServerBackend> Server<O> {
                     task.meta = self.with_identity(task.meta, context);
                     Ok(task.into())
                 }
-                Outcome::Ask(ask) => match active_call.ask_client(ask, &self.shared.seals).await? {
+                Outcome::InputRequired(questions) => match active_call.ask_client(questions, &self.shared.seals).await?
+                {
                     Some(mut input) => {
                         input.meta = self.with_identity(input.meta, context);
                         Ok(input.into())
                     }
                     None => continue,
                 },
-                Outcome::Unknown => Err(self.no_such_tool(&active_call.call.name).await),
+                Outcome::Unknown => Err(self.unknown_tool_error(&active_call.call.name).await),
                 Outcome::Refused(error) => Err(error),
             };
         }
     }
 
-    async fn no_such_tool(&self, name: &str) -> ErrorData {
-        let known: Vec<_> = self.offer().tools().await.items.into_iter().map(|tool| tool.name).collect();
+    async fn unknown_tool_error(&self, name: &str) -> ErrorData {
+        let names: Vec<_> = self.offer().tools().await.items.into_iter().map(|tool| tool.name).collect();
         let name = shorten_name(name);
-        ErrorData::invalid_params(format!("there is no tool '{name}'; there are {}", known.join(", ")), None)
+        ErrorData::invalid_params(format!("there is no tool '{name}'; the tools are {}", names.join(", ")), None)
     }
 
-    async fn write_prompt(&self, mut active_call: ActiveCall<'_>) -> Result<GetPromptResponse, ErrorData> {
-        let context = active_call.call.asker.context();
+    async fn expand_prompt(&self, mut active_call: ActiveCall<'_>) -> Result<GetPromptResponse, ErrorData> {
+        let context = active_call.call.client.context();
         loop {
             return match self.offer().prompt(&mut active_call.call).await {
                 Outcome::Done(mut result) => {
                     result.meta = self.with_identity(result.meta, context);
                     Ok(result.into())
                 }
-                Outcome::Ask(ask) => match active_call.ask_client(ask, &self.shared.seals).await? {
+                Outcome::InputRequired(questions) => match active_call.ask_client(questions, &self.shared.seals).await?
+                {
                     Some(mut input) => {
                         input.meta = self.with_identity(input.meta, context);
                         Ok(input.into())
@@ -130,9 +131,9 @@ impl<O: ServerBackend> Server<O> {
                     None => continue,
                 },
                 Outcome::Unknown => {
-                    let known: Vec<_> = self.offer().prompts().items.into_iter().map(|prompt| prompt.name).collect();
+                    let names: Vec<_> = self.offer().prompts().items.into_iter().map(|prompt| prompt.name).collect();
                     let name = shorten_name(&active_call.call.name);
-                    let error = format!("there is no prompt '{name}'; there are {}", known.join(", "));
+                    let error = format!("there is no prompt '{name}'; the prompts are {}", names.join(", "));
                     Err(ErrorData::invalid_params(error, None))
                 }
                 Outcome::Refused(error) => Err(error),
@@ -146,22 +147,22 @@ fn shorten_name(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).take(80).collect()
 }
 
-fn no_such_resource(uri: &str) -> ErrorData {
-    let error = "there is no such resource; resources/list tells which there are, resources/templates/list which kinds";
+fn unknown_resource_error(uri: &str) -> ErrorData {
+    let error = "there is no such resource; resources/list lists the resources, resources/templates/list the kinds";
     ErrorData::resource_not_found(error, Some(json!({ "uri": uri })))
 }
 
-fn no_such_task(id: &str) -> ErrorData {
-    let error = format!("there is no task '{}'; list_runs tells which runs there are", shorten_name(id));
+fn unknown_task_error(id: &str) -> ErrorData {
+    let error = format!("there is no task '{}'; list_runs lists the runs", shorten_name(id));
     ErrorData::invalid_params(error, None)
 }
 
-/// Rejects cursors: every list has one page, because lists are short and some clients do not page.
+/// Rejects cursors: every list has one page, because lists are short and some clients do not support pages.
 fn check_first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     match request.and_then(|request| request.cursor) {
         None => Ok(()),
         Some(cursor) => {
-            let error = format!("there is no page '{}': everything is on the first one", shorten_name(&cursor));
+            let error = format!("there is no page '{}': every list has only one page", shorten_name(&cursor));
             Err(ErrorData::invalid_params(error, None))
         }
     }
@@ -174,12 +175,12 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         let versions = self.supported_protocol_versions().into_owned();
-        let discovered = DiscoverResult::from_server_info(versions, self.get_info());
-        Ok(discovered.with_ttl_ms(IDENTITY_TTL_MS).with_cache_scope(CacheScope::Public))
+        let result = DiscoverResult::from_server_info(versions, self.get_info());
+        Ok(result.with_ttl_ms(IDENTITY_TTL_MS).with_cache_scope(CacheScope::Public))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        notify_of_changes(&self.listeners, self.offer().changes(), context.peer, &self.ended);
+        notify_of_changes(&self.listeners, self.offer().changes(), context.peer, &self.shutdown);
     }
 
     async fn list_tools(
@@ -188,10 +189,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         check_first_page(request)?;
-        let listed = self.offer().tools().await;
-        let mut list = ListToolsResult::with_all_items(listed.items);
+        let cached_list = self.offer().tools().await;
+        let mut list = ListToolsResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
-        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
+        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -209,7 +210,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             arguments: request.arguments,
             answers: request.input_responses,
             state: request.request_state,
-            asker: ClientContext::new(&context),
+            client: ClientContext::new(&context),
         };
         let active_call = ActiveCall::new(incoming_call, &self.shared.seals).await?;
         // The library moves the future of a request several times.
@@ -222,10 +223,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         check_first_page(request)?;
-        let listed = self.offer().prompts();
-        let mut list = ListPromptsResult::with_all_items(listed.items);
+        let cached_list = self.offer().prompts();
+        let mut list = ListPromptsResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
-        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
+        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
     async fn get_prompt(
@@ -239,10 +240,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             arguments: request.arguments,
             answers: request.input_responses,
             state: request.request_state,
-            asker: ClientContext::new(&context),
+            client: ClientContext::new(&context),
         };
         let active_call = ActiveCall::new(incoming_call, &self.shared.seals).await?;
-        Box::pin(self.run_cancellable(&context, self.write_prompt(active_call))).await
+        Box::pin(self.run_cancellable(&context, self.expand_prompt(active_call))).await
     }
 
     async fn list_resources(
@@ -252,10 +253,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     ) -> Result<ListResourcesResult, ErrorData> {
         check_first_page(request)?;
         let client = ClientContext::new(&context);
-        let listed = self.run_cancellable(&context, self.offer().resources(&client)).await?;
-        let mut list = ListResourcesResult::with_all_items(listed.items);
+        let cached_list = self.run_cancellable(&context, self.offer().resources(&client)).await?;
+        let mut list = ListResourcesResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
-        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Private))
+        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Private))
     }
 
     async fn list_resource_templates(
@@ -264,10 +265,10 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         check_first_page(request)?;
-        let listed = self.offer().templates();
-        let mut list = ListResourceTemplatesResult::with_all_items(listed.items);
+        let cached_list = self.offer().templates();
+        let mut list = ListResourceTemplatesResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
-        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
+        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
     async fn read_resource(
@@ -276,8 +277,8 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let client = ClientContext::new(&context);
-        let read = self.run_cancellable(&context, self.offer().read(&request.uri, &client)).await?;
-        let mut result = ReadResourceResult::new(read.ok_or_else(|| no_such_resource(&request.uri))?);
+        let contents = self.run_cancellable(&context, self.offer().read(&request.uri, &client)).await?;
+        let mut result = ReadResourceResult::new(contents.ok_or_else(|| unknown_resource_error(&request.uri))?);
         result.meta = self.with_identity(result.meta, &context);
         // A live resource may change at any moment.
         Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
@@ -289,8 +290,8 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.listeners.check_limit(&request.uri)?;
-        let updates = self.offer().follow(&request.uri).await?.ok_or_else(|| no_such_resource(&request.uri))?;
-        self.listeners.subscribe(request.uri, updates, context.peer.clone(), &self.ended)
+        let updates = self.offer().follow(&request.uri).await?.ok_or_else(|| unknown_resource_error(&request.uri))?;
+        self.listeners.subscribe(request.uri, updates, context.peer.clone(), &self.shutdown)
     }
 
     async fn unsubscribe(
@@ -315,7 +316,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let changes = self.listeners.take_accepted().unwrap_or_else(|| self.offer().changes());
-        listen(self.offer(), changes, context, &self.ended).await
+        listen(self.offer(), changes, context, &self.shutdown).await
     }
 
     async fn complete(
@@ -334,7 +335,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         Ok(result)
     }
 
-    #[expect(deprecated, reason = "older clients may still ask")]
+    #[expect(deprecated, reason = "older clients may still send this request")]
     async fn set_level(
         &self,
         _request: rmcp::model::SetLevelRequestParams,
@@ -354,7 +355,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     ) -> Result<GetTaskResult, ErrorData> {
         let client = ClientContext::new(&context);
         let task = self.run_cancellable(&context, self.offer().task(&request.task_id, &client)).await?;
-        let mut result = GetTaskResult::new(task.ok_or_else(|| no_such_task(&request.task_id))?);
+        let mut result = GetTaskResult::new(task.ok_or_else(|| unknown_task_error(&request.task_id))?);
         result.meta = self.with_identity(result.meta, &context);
         Ok(result)
     }
@@ -366,7 +367,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     ) -> Result<(), ErrorData> {
         let client = ClientContext::new(&context);
         let answer = self.offer().answer_task(&request.task_id, request.input_responses, &client);
-        if self.run_cancellable(&context, answer).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
+        if self.run_cancellable(&context, answer).await? { Ok(()) } else { Err(unknown_task_error(&request.task_id)) }
     }
 
     async fn cancel_task(
@@ -376,6 +377,6 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     ) -> Result<(), ErrorData> {
         let client = ClientContext::new(&context);
         let cancel = self.offer().cancel_task(&request.task_id, &client);
-        if self.run_cancellable(&context, cancel).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
+        if self.run_cancellable(&context, cancel).await? { Ok(()) } else { Err(unknown_task_error(&request.task_id)) }
     }
 }

@@ -16,8 +16,8 @@ use crate::lines::Lines;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 
-/// Maximum length of a message. Longer than the longest request to the daemon, so that the daemon,
-/// not the transport, rejects a long request.
+/// Maximum message length. Exceeds that of requests to the daemon, so that the daemon, not the transport, rejects a
+/// long request.
 const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
 
 /// Serves one client until its input ends, which is never an error.
@@ -27,22 +27,22 @@ const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
 /// # Errors
 /// If the client violates the protocol before the session has begun.
 pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
-    let ended = CancellationToken::new();
+    let shutdown = CancellationToken::new();
     let (input, output) = stdio_pipes();
     let transport = Lines::new(BufReader::new(input), output, MAX_MESSAGE_BYTES);
     let seals = Seals::new(Some(daemon.paths().state().to_owned()));
     let shared = Shared { offer: Contract::new(daemon.clone()), seals };
-    let server = Server::new(Arc::new(shared), ended.clone());
-    // Connect early, so that the first call finds the connection ready.
+    let server = Server::new(Arc::new(shared), shutdown.clone());
+    // Connect early, so that the connection is ready for the first call.
     tokio::spawn(async move {
         if let Err(error) = daemon.client().await {
             tracing::warn!(%error, "the daemon cannot be reached");
         }
     });
-    match Box::pin(server.serve(Guard::new(transport, ended))).await {
-        Ok(running) => {
+    match Box::pin(server.serve(Guard::new(transport, shutdown))).await {
+        Ok(service) => {
             // Only log the outcome: the client has disconnected, and nothing is left to answer.
-            let quit_reason = running.waiting().await;
+            let quit_reason = service.waiting().await;
             tracing::debug!(?quit_reason, "the client has disconnected");
             Ok(())
         }

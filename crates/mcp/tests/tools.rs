@@ -1,5 +1,5 @@
-//! Workflows as tools, with a simulated daemon that lists them, line by line.
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+//! Workflows as tools, listed by a simulated daemon.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -14,42 +14,42 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixListener;
 use tokio::sync::broadcast;
 
-/// The timeout of each wait.
+/// Timeout of each wait.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A simulated daemon that knows only its tools.
-struct Daemon {
-    folder: tempfile::TempDir,
+/// A simulated daemon that only lists tools.
+struct SimulatedDaemon {
+    directory: tempfile::TempDir,
     state: Arc<Mutex<State>>,
-    /// The events for all watchers; an empty line ends their connections.
+    /// Events for all watchers; an empty line closes their connections.
     events: broadcast::Sender<String>,
-    listening: Option<tokio::task::JoinHandle<()>>,
+    listener_task: Option<tokio::task::JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct State {
     tools: Vec<Value>,
-    /// The called verbs, without the first ones of each connection.
-    asked: Vec<String>,
+    /// Names of the requested verbs.
+    verbs: Vec<String>,
 }
 
-impl Daemon {
+impl SimulatedDaemon {
     fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("fake-").tempdir_in("/tmp").unwrap();
-        Self { folder, state: Arc::default(), events: broadcast::Sender::new(16), listening: None }
+        let directory = tempfile::Builder::new().prefix("fake-").tempdir_in("/tmp").unwrap();
+        Self { directory, state: Arc::default(), events: broadcast::Sender::new(16), listener_task: None }
     }
 
-    fn place(&self) -> DaemonPaths {
-        DaemonPaths::new(self.folder.path().join("state"), self.folder.path().to_owned())
+    fn paths(&self) -> DaemonPaths {
+        DaemonPaths::new(self.directory.path().join("state"), self.directory.path().to_owned())
     }
 
-    /// Returns a connection to the daemon. The connection cannot start a daemon.
-    fn steady(&self) -> ReconnectingClient {
+    /// Returns a client that cannot start a daemon.
+    fn client(&self) -> ReconnectingClient {
         let hello = Hello { client: "test".to_owned(), ..Hello::default() };
-        ReconnectingClient::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
+        ReconnectingClient::new(self.paths(), Starter { program: PathBuf::from("/bin/false") }, hello)
     }
 
-    fn has(&self, names: &[&str]) {
+    fn set_tools(&self, names: &[&str]) {
         let tool = |name: &&str| {
             json!({"name": name, "title": name, "description": "Does something. Source: remote far.", "source": "remote",
                 "workflow_id": name, "input_schema": {"type": "object", "properties": {"place": {"type": "string"}}}})
@@ -64,38 +64,38 @@ impl Daemon {
     }
 
     fn count_requests(&self, verb: &str) -> usize {
-        self.state.lock().unwrap().asked.iter().filter(|asked| *asked == verb).count()
+        self.state.lock().unwrap().verbs.iter().filter(|name| *name == verb).count()
     }
 
     fn listen(&mut self) {
-        let socket = self.place().socket();
+        let socket = self.paths().socket();
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(socket).unwrap();
         let (state, events) = (self.state.clone(), self.events.clone());
-        self.listening = Some(tokio::spawn(async move {
+        self.listener_task = Some(tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(answer_request(stream, state.clone(), events.subscribe()));
+                tokio::spawn(serve_connection(stream, state.clone(), events.subscribe()));
             }
         }));
     }
 
-    /// Ends the daemon, with all connections.
-    fn die(&mut self) {
-        self.listening.take().unwrap().abort();
-        std::fs::remove_file(self.place().socket()).unwrap();
+    /// Stops the daemon and closes all connections.
+    fn stop(&mut self) {
+        self.listener_task.take().unwrap().abort();
+        std::fs::remove_file(self.paths().socket()).unwrap();
         let _ = self.events.send(String::new());
     }
 }
 
-async fn answer_request(
+async fn serve_connection(
     stream: tokio::net::UnixStream,
     state: Arc<Mutex<State>>,
     mut events: broadcast::Receiver<String>,
 ) {
-    let (reading, mut writing) = stream.into_split();
-    let mut lines = BufReader::new(reading).lines();
-    let mut watched = None;
+    let (read_half, mut write_half) = stream.into_split();
+    let mut lines = BufReader::new(read_half).lines();
+    let mut watch_id = None;
     loop {
         let line = tokio::select! {
             line = lines.next_line() => line.unwrap_or_default(),
@@ -104,41 +104,41 @@ async fn answer_request(
                 if event.is_empty() {
                     return;
                 }
-                if let Some(id) = &watched {
+                if let Some(id) = &watch_id {
                     let mut event: Value = serde_json::from_str(&event).unwrap();
                     event["type"] = "event".into();
                     event["request_id"] = Value::clone(id);
-                    writing.write_all(format!("{event}\n").as_bytes()).await.unwrap();
+                    write_half.write_all(format!("{event}\n").as_bytes()).await.unwrap();
                 }
                 continue;
             }
         };
         let Some(line) = line else { return };
-        let asked: Value = serde_json::from_str(&line).unwrap();
-        if asked["type"] != "command" {
+        let request: Value = serde_json::from_str(&line).unwrap();
+        if request["type"] != "command" {
             continue;
         }
-        let verb = asked["command_type"].as_str().unwrap();
+        let verb = request["command_type"].as_str().unwrap();
         let data = match verb {
             "HELLO" => json!({"protocol_version": 1, "version": "0", "pid": 1}),
             "WATCH" => {
-                watched = Some(asked["request_id"].clone());
+                watch_id = Some(request["request_id"].clone());
                 json!({"success": true})
             }
             "LIST_TOOLS" => json!({"success": true, "tools": state.lock().unwrap().tools}),
-            other => panic!("this daemon does not know {other}"),
+            other => panic!("unexpected request: {other}"),
         };
-        state.lock().unwrap().asked.push(verb.to_owned());
-        let answer = json!({"type": "result", "success": true, "data": data, "request_id": asked["request_id"]});
-        writing.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        state.lock().unwrap().verbs.push(verb.to_owned());
+        let result = json!({"type": "result", "success": true, "data": data, "request_id": request["request_id"]});
+        write_half.write_all(format!("{result}\n").as_bytes()).await.unwrap();
     }
 }
 
-async fn names(contract: &Contract) -> Vec<String> {
+async fn tool_names(contract: &Contract) -> Vec<String> {
     contract.tools().await.items.into_iter().map(|tool| tool.name.into_owned()).collect()
 }
 
-fn workflows(names: &[String]) -> Vec<&str> {
+fn workflow_names(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).filter(|name| name.starts_with("workflow_")).collect()
 }
 
@@ -149,69 +149,72 @@ async fn wait_for_change(changes: &mut broadcast::Receiver<ListChange>) {
 
 #[tokio::test]
 async fn list_is_sorted_and_changes_are_reported() {
-    let mut daemon = Daemon::new();
-    daemon.has(&["workflow_b", "workflow_a"]);
+    let mut daemon = SimulatedDaemon::new();
+    daemon.set_tools(&["workflow_b", "workflow_a"]);
     daemon.listen();
-    let contract = Contract::new(daemon.steady());
-    assert!(contract.tool("workflow_a").is_none() && contract.tool("run_workflow").is_some(), "nobody was asked yet");
-    let listed = names(&contract).await;
-    assert!(listed.is_sorted() && listed.contains(&"run_workflow".to_owned()), "{listed:?}");
-    assert_eq!(workflows(&listed), ["workflow_a", "workflow_b"]);
+    let contract = Contract::new(daemon.client());
+    assert!(
+        contract.tool("workflow_a").is_none() && contract.tool("run_workflow").is_some(),
+        "the list was not fetched yet"
+    );
+    let names = tool_names(&contract).await;
+    assert!(names.is_sorted() && names.contains(&"run_workflow".to_owned()), "{names:?}");
+    assert_eq!(workflow_names(&names), ["workflow_a", "workflow_b"]);
     let tool = contract.tool("workflow_a").unwrap();
     assert_eq!(tool.input_schema["properties"]["place"]["type"], "string");
     assert!(tool.description.unwrap().contains("Source: remote far"));
     let hints = tool.annotations.unwrap();
     let hints = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
-    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "its effect is unknown");
+    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "the workflow's effects are unknown");
     assert!(contract.tools().await.ttl_ms < 60_000);
 
-    // Another server of the same daemon lists the tools in the same order, whatever the order in which the daemon lists
-    // them.
-    daemon.has(&["workflow_a", "workflow_b"]);
-    let other = Contract::new(daemon.steady());
-    assert_eq!(names(&other).await, listed);
+    // Another server of the same daemon lists the tools in the same order, regardless of the daemon's order.
+    daemon.set_tools(&["workflow_a", "workflow_b"]);
+    let other_contract = Contract::new(daemon.client());
+    assert_eq!(tool_names(&other_contract).await, names);
 
     // An event without a change of the list causes no notification.
     let mut changes = contract.changes();
-    let inspected = daemon.count_requests("LIST_TOOLS");
+    let request_count = daemon.count_requests("LIST_TOOLS");
     daemon.announce_change(1);
-    eventually("both look again", async || daemon.count_requests("LIST_TOOLS") >= inspected + 2).await;
-    daemon.has(&["workflow_b", "workflow_c"]);
+    eventually("both servers fetch the list again", async || daemon.count_requests("LIST_TOOLS") >= request_count + 2)
+        .await;
+    daemon.set_tools(&["workflow_b", "workflow_c"]);
     daemon.announce_change(1);
     wait_for_change(&mut changes).await;
-    assert!(changes.is_empty(), "once for one change");
-    assert_eq!(workflows(&names(&contract).await), ["workflow_b", "workflow_c"]);
+    assert!(changes.is_empty(), "one change causes one notification");
+    assert_eq!(workflow_names(&tool_names(&contract).await), ["workflow_b", "workflow_c"]);
 }
 
 #[tokio::test]
-async fn tools_remain_without_a_daemon_until_the_next_one() {
-    let mut daemon = Daemon::new();
-    daemon.has(&["workflow_a"]);
+async fn tools_stay_listed_until_the_next_daemon_starts() {
+    let mut daemon = SimulatedDaemon::new();
+    daemon.set_tools(&["workflow_a"]);
     daemon.listen();
-    let contract = Contract::new(daemon.steady());
+    let contract = Contract::new(daemon.client());
     let mut changes = contract.changes();
     wait_for_change(&mut changes).await;
-    daemon.die();
-    assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "working entries stay");
-    daemon.has(&["workflow_z"]);
+    daemon.stop();
+    assert_eq!(workflow_names(&tool_names(&contract).await), ["workflow_a"], "the cached tools stay listed");
+    daemon.set_tools(&["workflow_z"]);
     daemon.listen();
     wait_for_change(&mut changes).await;
-    assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
+    assert_eq!(workflow_names(&tool_names(&contract).await), ["workflow_z"]);
     // The next daemon reports changes too.
-    daemon.has(&[]);
+    daemon.set_tools(&[]);
     daemon.announce_change(1);
     wait_for_change(&mut changes).await;
-    assert_eq!(workflows(&names(&contract).await), Vec::<&str>::new());
+    assert_eq!(workflow_names(&tool_names(&contract).await), Vec::<&str>::new());
     assert_eq!(contract.tools().await.ttl_ms, 60_000);
 }
 
 #[tokio::test]
-async fn workflow_cannot_take_the_name_of_a_tool() {
-    let mut daemon = Daemon::new();
-    daemon.has(&["run_workflow", "workflow_a"]);
+async fn workflow_cannot_replace_a_tool() {
+    let mut daemon = SimulatedDaemon::new();
+    daemon.set_tools(&["run_workflow", "workflow_a"]);
     daemon.listen();
-    let contract = Contract::new(daemon.steady());
-    let listed = names(&contract).await;
-    assert_eq!(listed.iter().filter(|name| *name == "run_workflow").count(), 1);
+    let contract = Contract::new(daemon.client());
+    let names = tool_names(&contract).await;
+    assert_eq!(names.iter().filter(|name| *name == "run_workflow").count(), 1);
     assert!(contract.tool("run_workflow").unwrap().description.unwrap().starts_with("Run a workflow"));
 }

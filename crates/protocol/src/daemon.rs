@@ -117,10 +117,10 @@ pub struct HostInfo {
 #[must_use]
 pub fn host_advice(state: &str) -> Option<&'static str> {
     match state {
-        "older" => Some("older version: keeps its terminals, opens no new ones, and ends with its last terminal"),
-        "silent" => Some("does not answer: its terminals cannot be reached; end it with: steplatch daemon stop"),
+        "older" => Some("older version: keeps its terminals, opens no new ones, and exits after its last terminal"),
+        "silent" => Some("does not respond: its terminals cannot be reached; stop it with: steplatch daemon stop"),
         "foreign" => Some(
-            "protocol version differs: its terminals keep running but cannot be reached; end it with: steplatch daemon stop",
+            "protocol version differs: its terminals keep running but cannot be reached; stop it with: steplatch daemon stop",
         ),
         _ => None,
     }

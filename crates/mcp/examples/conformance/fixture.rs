@@ -20,10 +20,10 @@ use crate::rounds;
 /// An image of one red pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// A sound without samples.
+/// An audio file without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// Duration of one step of the tools that only wait.
+/// Duration of one step in tools that only wait.
 const STEP_DURATION: Duration = Duration::from_millis(50);
 
 /// A server backend with the names that the suite expects.
@@ -73,8 +73,9 @@ fn object(schema: Value) -> JsonObject {
 /// Returns every tool, with its description and its schema.
 fn tools() -> Vec<Tool> {
     let no_arguments = || json!({"type": "object", "properties": {}});
-    let text = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
-    let plain = [
+    let text_argument =
+        |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
+    let names_without_arguments = [
         "test_simple_text",
         "test_image_content",
         "test_audio_content",
@@ -93,19 +94,19 @@ fn tools() -> Vec<Tool> {
         "multi_input",
     ];
     let mut all: Vec<(&str, Value)> =
-        plain.into_iter().chain(rounds::TOOLS).map(|name| (name, no_arguments())).collect();
+        names_without_arguments.into_iter().chain(rounds::TOOLS).map(|name| (name, no_arguments())).collect();
     let seconds = json!({"type": "object", "required": ["seconds"], "properties": {
         "seconds": {"type": "number", "minimum": 0}, "label": {"type": "string"}}});
     let header = json!({"type": "object", "required": ["region"], "properties": {
         "region": {"type": "string", "x-mcp-header": "Region"}}});
     all.extend([
-        ("test_sampling", text("prompt")),
-        ("test_elicitation", text("message")),
-        ("json_schema_2020_12_tool", schema_of_2020_12()),
+        ("test_sampling", text_argument("prompt")),
+        ("test_elicitation", text_argument("message")),
+        ("json_schema_2020_12_tool", json_schema_2020_12()),
         ("test_custom_header", header),
-        ("greet", text("name")),
+        ("greet", text_argument("name")),
         ("slow_compute", seconds),
-        ("confirm_delete", text("filename")),
+        ("confirm_delete", text_argument("filename")),
     ]);
     all.sort_by_key(|(name, _)| *name);
     let to_tool = |(name, schema): (&str, Value)| {
@@ -115,7 +116,7 @@ fn tools() -> Vec<Tool> {
 }
 
 /// Returns a schema with keywords of JSON Schema 2020-12.
-fn schema_of_2020_12() -> Value {
+fn json_schema_2020_12() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -144,12 +145,12 @@ async fn log(client: &ClientContext<'_>, message: &str) {
         return;
     }
     let message = rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(message));
-    // A failure means that the client has disconnected.
+    // Ignore the error: the client has disconnected.
     let _ = context.peer.notify_logging_message(message).await;
 }
 
 impl Fixture {
-    /// Calls a tool that needs no further requests.
+    /// Calls a tool that requests no input.
     async fn call_plain_tool(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
         match call.name.as_str() {
             "test_simple_text" => text_result("This is a simple text response for testing."),
@@ -173,9 +174,9 @@ impl Fixture {
                 Outcome::Done(ToolReply::Result(CallToolResult::error(vec![ContentBlock::text(error)])))
             }
             "test_tool_with_progress" => {
-                for done in [0.0, 50.0, 100.0] {
+                for percent in [0.0, 50.0, 100.0] {
                     if let Some(progress) = &mut call.progress {
-                        progress.report(done, Some(100.0)).await;
+                        progress.report(percent, Some(100.0)).await;
                     }
                     tokio::time::sleep(STEP_DURATION).await;
                 }
@@ -183,7 +184,7 @@ impl Fixture {
             }
             "test_tool_with_logging" | "test_logging_tool" => {
                 for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-                    log(&call.asker, message).await;
+                    log(&call.client, message).await;
                     tokio::time::sleep(STEP_DURATION).await;
                 }
                 text_result("Three messages were logged.")
@@ -203,7 +204,7 @@ impl Fixture {
                 text_result("The list of prompts changed.")
             }
             "test_missing_capability" => {
-                let capabilities = call.asker.context().client_capabilities().unwrap_or_default();
+                let capabilities = call.client.context().client_capabilities().unwrap_or_default();
                 match capabilities.sampling {
                     Some(_) => text_result("The client can sample."),
                     None => {
@@ -219,7 +220,7 @@ impl Fixture {
             }
             "greet" => match call.arguments.as_ref().and_then(|arguments| arguments.get("name")?.as_str()) {
                 Some(name) => text_result(format!("Hello, {name}!")),
-                None => Outcome::Refused(invalid_params("greet needs a name")),
+                None => Outcome::Refused(invalid_params("'name' must be a string")),
             },
             _ => Outcome::Unknown,
         }
@@ -295,26 +296,26 @@ impl ServerBackend for Fixture {
             rounds::PROMPT => return rounds::prompt(call),
             "test_simple_prompt" => vec![user(ContentBlock::text("This is a simple prompt for testing."))],
             "test_prompt_with_arguments" => {
-                let (one, two) = (argument("arg1"), argument("arg2"));
-                let text = format!("Prompt with arguments: arg1='{one}', arg2='{two}'");
+                let (first, second) = (argument("arg1"), argument("arg2"));
+                let text = format!("Prompt with arguments: arg1='{first}', arg2='{second}'");
                 vec![user(ContentBlock::text(text))]
             }
             "test_prompt_with_embedded_resource" => {
                 let text = "Embedded resource content for testing.";
                 let resource = ResourceContents::text(text, argument("resourceUri"));
-                let then = ContentBlock::text("Please process the embedded resource above.");
-                vec![user(ContentBlock::resource(resource)), user(then)]
+                let instruction = ContentBlock::text("Please process the embedded resource above.");
+                vec![user(ContentBlock::resource(resource)), user(instruction)]
             }
             "test_prompt_with_image" => {
-                let then = ContentBlock::text("Please analyze the image above.");
-                vec![user(ContentBlock::image(PNG, "image/png")), user(then)]
+                let instruction = ContentBlock::text("Please analyze the image above.");
+                vec![user(ContentBlock::image(PNG, "image/png")), user(instruction)]
             }
             _ => return Outcome::Unknown,
         };
         Outcome::Done(GetPromptResult::new(messages))
     }
 
-    async fn resources(&self, _asker: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
+    async fn resources(&self, _client: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
         let resource =
             |uri: &str, kind: &str| Resource::new(uri, uri).with_description("A test resource").with_mime_type(kind);
         let items = vec![
@@ -332,7 +333,7 @@ impl ServerBackend for Fixture {
         CachedList { items: vec![template], ttl_ms: 1000 }
     }
 
-    async fn read(&self, uri: &str, _asker: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+    async fn read(&self, uri: &str, _client: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
         let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
         let content = match uri {
             "test://static-text" => ResourceContents::text("This is the content of the static text resource.", uri),
@@ -360,7 +361,7 @@ impl ServerBackend for Fixture {
         values.map(str::to_owned).collect()
     }
 
-    async fn task(&self, id: &str, _asker: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
+    async fn task(&self, id: &str, _client: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
         Ok(self.jobs.detailed_task(id))
     }
 
@@ -368,12 +369,12 @@ impl ServerBackend for Fixture {
         &self,
         id: &str,
         answers: InputResponses,
-        _asker: &ClientContext<'_>,
+        _client: &ClientContext<'_>,
     ) -> Result<bool, ErrorData> {
         Ok(self.jobs.answer(id, &answers))
     }
 
-    async fn cancel_task(&self, id: &str, _asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
+    async fn cancel_task(&self, id: &str, _client: &ClientContext<'_>) -> Result<bool, ErrorData> {
         Ok(self.jobs.cancel(id))
     }
 

@@ -1,11 +1,10 @@
 //! A server with the tools, prompts and resources that the public test suite for MCP servers expects
-//! (<https://github.com/modelcontextprotocol/conformance>), on the server implementation that agents use: the suite
-//! tests the server with the suite's own offer.
+//! (<https://github.com/modelcontextprotocol/conformance>), on the server implementation that agents use.
 //!
-//! It listens on a free port of the loopback, prints its address on standard output, and ends when its standard input
-//! ends. `conformance contract PROGRAM STATE_FOLDER` offers steplatch's contract instead, and starts the daemon with
+//! It listens on a free loopback port, prints its address on standard output, and exits at the end of its standard
+//! input. `conformance contract PROGRAM STATE_DIR` offers steplatch's contract instead, and starts the daemon with
 //! PROGRAM.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for tests")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "this program is only for tests")]
 
 mod fixture;
 mod jobs;
@@ -22,14 +21,14 @@ use tokio::io::AsyncReadExt as _;
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let argument_strs: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let options = HttpOptions::default();
-    let ended = options.ended.clone();
-    let router = match words.as_slice() {
+    let shutdown = options.shutdown.clone();
+    let router = match argument_strs.as_slice() {
         ["contract", program, state] => {
-            let place = DaemonPaths::from_environment(Some(PathBuf::from(state).as_path()))?;
+            let paths = DaemonPaths::from_environment(Some(PathBuf::from(state).as_path()))?;
             let hello = Hello { client: "conformance".to_owned(), ..Hello::default() };
-            let daemon = ReconnectingClient::new(place, Starter { program: PathBuf::from(program) }, hello);
+            let daemon = ReconnectingClient::new(paths, Starter { program: PathBuf::from(program) }, hello);
             axum::Router::new().nest_service("/mcp", http_service(daemon, options))
         }
         _ => axum::Router::new().nest_service("/mcp", http_service_of(Fixture::default(), options)),
@@ -37,13 +36,13 @@ async fn main() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/mcp", listener.local_addr()?);
     let listener = listener.tap_io(|stream| {
-        // Without TCP_NODELAY an answer may wait up to 44 ms in the kernel.
+        // Without TCP_NODELAY a response may wait up to 44 ms in the kernel.
         let _ = stream.set_nodelay(true);
     });
-    let over = async move {
-        let mut rest = Vec::new();
-        let _ = tokio::io::stdin().read_to_end(&mut rest).await;
-        ended.cancel();
+    let end_of_input = async move {
+        let mut input = Vec::new();
+        let _ = tokio::io::stdin().read_to_end(&mut input).await;
+        shutdown.cancel();
     };
-    axum::serve(listener, router).with_graceful_shutdown(over).await
+    axum::serve(listener, router).with_graceful_shutdown(end_of_input).await
 }

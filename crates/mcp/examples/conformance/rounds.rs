@@ -3,7 +3,7 @@
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, InputRequest, InputRequests, InputResponses, PromptMessage, Role};
 use serde_json::{Value, json};
-use steplatch_mcp::offer::{Ask, Call, ClientInput, Outcome, ToolReply};
+use steplatch_mcp::offer::{Call, ClientInput, ClientQuestions, Outcome, ToolReply};
 
 use crate::fixture::{invalid_params, text_result};
 use crate::jobs::Jobs;
@@ -51,22 +51,22 @@ fn roots() -> InputRequest {
     serde_json::from_value(json!({"method": "roots/list"})).expect("the fixture's questions are valid")
 }
 
-fn ask<T, const N: usize>(questions: [(&str, InputRequest); N], carried: Option<Value>) -> Outcome<T> {
+fn request_input<T, const N: usize>(questions: [(&str, InputRequest); N], carried_state: Option<Value>) -> Outcome<T> {
     let questions: InputRequests = questions.into_iter().map(|(name, question)| (name.to_owned(), question)).collect();
-    Outcome::Ask(Ask::new(questions, carried))
+    Outcome::InputRequired(ClientQuestions::new(questions, carried_state))
 }
 
-/// Returns the answers, if they are an object.
-fn answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
-    match std::mem::take(&mut call.round.came) {
+/// Returns the answers that are objects.
+fn take_answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
+    match std::mem::take(&mut call.round.input) {
         ClientInput::Answers(answers) => Ok(answers.into_iter().filter(|(_, answer)| answer.is_object()).collect()),
         ClientInput::Nothing => Ok(InputResponses::new()),
-        ClientInput::Moot | ClientInput::Late => Err(invalid_params("nobody answered")),
-        ClientInput::Unreachable => Err(invalid_params("the client cannot be asked that")),
+        ClientInput::NoLongerNeeded | ClientInput::TimedOut => Err(invalid_params("the question was not answered")),
+        ClientInput::Unreachable => Err(invalid_params("the client does not support the question")),
     }
 }
 
-/// Returns the text that a model answered, or the value of a field of a form.
+/// Returns a field of the answer to `question`: a model's text, or the value of a form field.
 fn field(answers: &InputResponses, question: &str, name: &str) -> Option<String> {
     let content = answers.get(question)?.get("content")?;
     let field = content.get(name)?;
@@ -79,44 +79,44 @@ pub(crate) fn call(call: &mut Call<'_>, jobs: &Jobs) -> Option<Outcome<ToolReply
     if !TOOLS.contains(&name.as_str()) && !["test_sampling", "test_elicitation"].contains(&name.as_str()) {
         return None;
     }
-    Some(match answers(call) {
-        Ok(answers) => asking(&name, call, &answers, jobs),
+    Some(match take_answers(call) {
+        Ok(answers) => call_with_answers(&name, call, &answers, jobs),
         Err(error) => Outcome::Refused(error),
     })
 }
 
-fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs) -> Outcome<ToolReply> {
+fn call_with_answers(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs) -> Outcome<ToolReply> {
     let argument = |name: &str| {
         let arguments = call.arguments.as_ref();
         arguments.and_then(|arguments| arguments.get(name)).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    let carried = call.round.carried.take();
-    let whole = |question: &str| {
+    let carried_state = call.round.carried_state.take();
+    let action_and_content = |question: &str| {
         answers.get(question).map(|answer| {
             format!("action={}, content={}", answer["action"].as_str().unwrap_or_default(), answer["content"])
         })
     };
-    let text = |name: &str| json!({name: {"type": "string"}});
+    let text_field = |name: &str| json!({name: {"type": "string"}});
     match name {
         "test_sampling" => match field(answers, "sampled", "text") {
             Some(text) => text_result(format!("LLM response: {text}")),
-            None => ask([("sampled", sampling(&argument("prompt"), 100))], Some(json!(name))),
+            None => request_input([("sampled", sampling(&argument("prompt"), 100))], Some(json!(name))),
         },
-        "test_elicitation" => match whole("user") {
+        "test_elicitation" => match action_and_content("user") {
             Some(answer) => text_result(format!("User response: {answer}")),
             None => {
                 let fields = json!({
                     "username": {"type": "string", "description": "User's response"},
                     "email": {"type": "string", "description": "User's email address"},
                 });
-                ask([("user", form(&argument("message"), fields))], Some(json!(name)))
+                request_input([("user", form(&argument("message"), fields))], Some(json!(name)))
             }
         },
-        "test_elicitation_sep1034_defaults" | "test_elicitation_sep1330_enums" => match whole("values") {
+        "test_elicitation_sep1034_defaults" | "test_elicitation_sep1330_enums" => match action_and_content("values") {
             Some(answer) => text_result(format!("Elicitation completed: {answer}")),
             None => {
-                let fields = if name.ends_with("defaults") { with_defaults() } else { with_choices() };
-                ask([("values", optional_form("Please fill in", fields))], Some(json!(name)))
+                let fields = if name.ends_with("defaults") { fields_with_defaults() } else { fields_with_choices() };
+                request_input([("values", optional_form("Please fill in", fields))], Some(json!(name)))
             }
         },
         "test_streaming_elicitation" | "test_input_required_result_elicitation" => {
@@ -124,35 +124,35 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
                 Some(name) => text_result(format!("Hello, {name}!")),
                 // The answer alone is enough to continue, so no state is carried and answers from any client are
                 // accepted.
-                None => ask([("user_name", form("What is your name?", text("name")))], None),
+                None => request_input([("user_name", form("What is your name?", text_field("name")))], None),
             }
         }
         "test_input_required_result_sampling" => match field(answers, "capital_question", "text") {
             Some(text) => text_result(text),
-            None => ask([("capital_question", sampling("What is the capital of France?", 100))], None),
+            None => request_input([("capital_question", sampling("What is the capital of France?", 100))], None),
         },
         "test_input_required_result_list_roots" => match answers.get("client_roots") {
             Some(answer) => text_result(format!("The client has {}", answer["roots"])),
-            None => ask([("client_roots", roots())], None),
+            None => request_input([("client_roots", roots())], None),
         },
         "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
-            match (carried.as_ref().and_then(Value::as_str), field(answers, "confirm", "ok")) {
+            match (carried_state.as_ref().and_then(Value::as_str), field(answers, "confirm", "ok")) {
                 (Some("begun"), Some(_)) => text_result("state-ok"),
                 _ => {
                     let fields = json!({"ok": {"type": "boolean"}});
-                    ask([("confirm", form("Please confirm", fields))], Some(json!("begun")))
+                    request_input([("confirm", form("Please confirm", fields))], Some(json!("begun")))
                 }
             }
         }
         "test_input_required_result_multiple_inputs" => {
             let greeting = field(answers, "greeting", "text");
             match (field(answers, "user_name", "name"), greeting, answers.get("client_roots")) {
-                (Some(name), Some(greeting), Some(roots)) if carried.is_some() => {
+                (Some(name), Some(greeting), Some(roots)) if carried_state.is_some() => {
                     text_result(format!("{greeting}, {name}, with {}", roots["roots"]))
                 }
-                _ => ask(
+                _ => request_input(
                     [
-                        ("user_name", form("What is your name?", text("name"))),
+                        ("user_name", form("What is your name?", text_field("name"))),
                         ("greeting", sampling("Generate a greeting", 50)),
                         ("client_roots", roots()),
                     ],
@@ -161,48 +161,49 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
             }
         }
         "test_input_required_result_multi_round" => {
-            let first = || ask([("step1", form("Step 1: What is your name?", text("name")))], Some(json!({})));
-            match carried.as_ref().and_then(|carried| carried.get("name")).and_then(Value::as_str) {
-                None => match field(answers, "step1", "name").filter(|_| carried.is_some()) {
-                    Some(name) => second(&name),
-                    None => first(),
+            let first_round =
+                || request_input([("step1", form("Step 1: What is your name?", text_field("name")))], Some(json!({})));
+            match carried_state.as_ref().and_then(|carried_state| carried_state.get("name")).and_then(Value::as_str) {
+                None => match field(answers, "step1", "name").filter(|_| carried_state.is_some()) {
+                    Some(name) => second_round(&name),
+                    None => first_round(),
                 },
                 Some(name) => match field(answers, "step2", "color") {
                     Some(color) => text_result(format!("{name} likes {color}")),
-                    None => second(name),
+                    None => second_round(name),
                 },
             }
         }
         "test_input_required_result_capabilities" => {
-            let asked = [
-                ("user_name", form("What is your name?", text("name"))),
+            let questions = [
+                ("user_name", form("What is your name?", text_field("name"))),
                 ("greeting", sampling("Generate a greeting", 50)),
                 ("client_roots", roots()),
             ];
-            let asked: InputRequests = asked
+            let questions: InputRequests = questions
                 .into_iter()
-                .filter(|(_, question)| call.asker.takes(question))
+                .filter(|(_, question)| call.client.supports(question))
                 .map(|(name, question)| (name.to_owned(), question))
                 .collect();
-            match asked.is_empty() || !answers.is_empty() {
-                true => text_result("Nothing is left to be asked."),
-                false => Outcome::Ask(Ask::new(asked, None)),
+            match questions.is_empty() || !answers.is_empty() {
+                true => text_result("No question is left."),
+                false => Outcome::InputRequired(ClientQuestions::new(questions, None)),
             }
         }
         "test_tool_with_task" => match field(answers, "user_name", "name") {
             Some(name) => jobs.greet(&name, call),
-            None => ask([("user_name", form("What is your name?", text("name")))], Some(json!(name))),
+            None => request_input([("user_name", form("What is your name?", text_field("name")))], Some(json!(name))),
         },
         _ => Outcome::Unknown,
     }
 }
 
-fn second(name: &str) -> Outcome<ToolReply> {
+fn second_round(name: &str) -> Outcome<ToolReply> {
     let color = form("Step 2: What is your favorite color?", json!({"color": {"type": "string"}}));
-    ask([("step2", color)], Some(json!({"name": name})))
+    request_input([("step2", color)], Some(json!({"name": name})))
 }
 
-fn with_defaults() -> Value {
+fn fields_with_defaults() -> Value {
     json!({
         "name": {"type": "string", "default": "John Doe"},
         "age": {"type": "integer", "default": 30},
@@ -212,7 +213,7 @@ fn with_defaults() -> Value {
     })
 }
 
-fn with_choices() -> Value {
+fn fields_with_choices() -> Value {
     let titled = |kind: &str| {
         let value =
             |number: usize, title: &str| json!({"const": format!("value{number}"), "title": format!("{title} {kind}")});
@@ -229,9 +230,9 @@ fn with_choices() -> Value {
     })
 }
 
-/// Writes the prompt that requests input.
+/// Expands the prompt that requests input.
 pub(crate) fn prompt(call: &mut Call<'_>) -> Outcome<GetPromptResult> {
-    match answers(call) {
+    match take_answers(call) {
         Err(error) => Outcome::Refused(error),
         Ok(answers) => match field(&answers, "user_context", "context") {
             Some(context) => {
@@ -240,7 +241,7 @@ pub(crate) fn prompt(call: &mut Call<'_>) -> Outcome<GetPromptResult> {
             }
             None => {
                 let fields = json!({"context": {"type": "string"}});
-                ask([("user_context", form("What context should the prompt use?", fields))], None)
+                request_input([("user_context", form("What context should the prompt use?", fields))], None)
             }
         },
     }

@@ -5,10 +5,10 @@
 use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
-/// Maximum number of named clients. A further one replaces the oldest, except the first.
+/// Maximum number of named clients. A new one replaces the oldest, except the first.
 const MAX_CLIENTS: usize = 64;
 
-/// Maximum length of a client's name, in characters.
+/// Maximum client name length, in characters.
 const MAX_NAME_CHARS: usize = 80;
 
 /// The connections to the daemon.
@@ -23,12 +23,12 @@ impl ClientPool {
         Self { initial, named: Mutex::default() }
     }
 
-    /// Returns the connection that belongs to no particular client.
+    /// Returns the connection for requests without a client name.
     pub(super) fn unnamed(&self) -> &ReconnectingClient {
         &self.initial
     }
 
-    /// Returns the connection of the client of that name.
+    /// Returns the connection of the named client.
     pub(super) fn client(&self, name: Option<String>) -> ReconnectingClient {
         let Some(name) = name else { return self.initial.clone() };
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
@@ -41,7 +41,7 @@ impl ClientPool {
             false => self.initial.with_own_connection(&name),
         };
         if named.len() == MAX_CLIENTS {
-            // Keep the first: its client would return on the same connection under another name.
+            // Keep the first: its connection is the initial one, which another name must not take over.
             named.remove(1);
         }
         named.push((name, client.clone()));

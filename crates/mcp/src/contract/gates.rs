@@ -1,7 +1,7 @@
 //! Gates for people, shown as dialogs by the client.
 //!
 //! Only an accepted dialog that contains a decision is an answer. Any other result leaves the gate open: many clients
-//! decline automatically when no person is present. For a client without dialogs the reply states where to answer.
+//! decline automatically when no person is present. For a client without dialogs, the reply states where to answer.
 
 pub(super) mod dialog;
 
@@ -19,25 +19,25 @@ use steplatch_protocol::{
 use self::dialog::NoDialog;
 use super::tasks::OpenQuestions;
 use super::waiting;
-use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
+use crate::offer::{Call, CallRound, ClientContext, ClientInput, ClientQuestions};
 
-/// Maximum number of times that a person may fill in one form. Then the gate waits for an answer from elsewhere.
+/// Maximum number of times that a person may fill in one form. After that, the gate must be answered elsewhere.
 pub(super) const MAX_ATTEMPTS: usize = 3;
 
 /// Maximum number of remembered gates whose dialog went unanswered.
 const MAX_UNANSWERED: usize = 1000;
 
-/// Name of the question; a call asks one question at a time.
+/// Name of the question; a call has one question at a time.
 const QUESTION_NAME: &str = "gate";
 
-const CLIENT_UNREACHABLE: &str = "This gate waits for a person, and the client could not ask one.";
-const NO_SUCH_FORM: &str = "This gate asks for a form that clients cannot show.";
-const TOO_LONG: &str = "This gate asks more than a dialog shows whole.";
+const CLIENT_UNREACHABLE: &str = "This gate waits for a person, and the client could not show a dialog.";
+const UNSUPPORTED_FORM: &str = "This gate has a form that clients cannot show.";
+const TOO_LONG: &str = "This gate's question is too long for a dialog.";
 
-/// The state of asking people through their clients.
+/// State of questions to people through their clients.
 #[derive(Debug, Default)]
 pub(super) struct Elicitor {
-    /// Gates whose dialog returned without an answer. When the agent reads its run, the question is not repeated.
+    /// Gates whose dialog returned without an answer. Their question is not repeated when the agent reads the run.
     unanswered: Mutex<VecDeque<String>>,
     pub(super) open_questions: OpenQuestions,
 }
@@ -47,7 +47,7 @@ pub(super) struct Elicitor {
 struct ElicitationState {
     /// The run that the call is about.
     run: String,
-    /// The run that waits at the gate: the same run, or one of its descendants.
+    /// The run that waits at the gate: the run of the call, or one of its descendants.
     gate_run: String,
     gate: String,
     /// Digest of the shown content.
@@ -56,12 +56,12 @@ struct ElicitationState {
     attempts: usize,
 }
 
-/// The request for a run, and the client for questions in return.
+/// A call about a run, and the client for questions.
 pub(super) struct Caller<'a, 'c> {
     pub(super) daemon: &'a ReconnectingClient,
     pub(super) call: &'a mut Call<'c>,
-    /// Time that the request waits for the run, in seconds.
-    wait: f64,
+    /// Maximum time to wait for the run, in seconds.
+    wait_seconds: f64,
     /// Level of detail of a run in replies.
     detail: Value,
 }
@@ -69,13 +69,13 @@ pub(super) struct Caller<'a, 'c> {
 /// The outcome of a call.
 pub(super) enum GateStep {
     Reply(Value),
-    Ask(Ask),
+    InputRequired(ClientQuestions),
 }
 
 /// The outcome of a dialog.
 pub(super) enum DialogOutcome {
     Answered(AnswerGate),
-    /// No answer, with the reason in words.
+    /// No answer, with the reason.
     LeftOpen(&'static str),
 }
 
@@ -83,12 +83,12 @@ impl<'a, 'c> Caller<'a, 'c> {
     pub(super) fn new(daemon: &'a ReconnectingClient, call: &'a mut Call<'c>) -> Self {
         let arguments = call.arguments.as_ref();
         let argument = |field: &str| arguments.and_then(|arguments| arguments.get(field));
-        let wait = argument("wait_seconds").and_then(Value::as_f64).unwrap_or(RUN_WAIT_SECONDS);
+        let wait_seconds = argument("wait_seconds").and_then(Value::as_f64).unwrap_or(RUN_WAIT_SECONDS);
         let detail = argument("detail").cloned().unwrap_or_else(|| json!(RunDetail::Brief));
-        Self { daemon, call, wait, detail }
+        Self { daemon, call, wait_seconds, detail }
     }
 
-    async fn run(&mut self, run_id: &str, wait_seconds: f64) -> Result<Value, AskError> {
+    async fn get_run(&mut self, run_id: &str, wait_seconds: f64) -> Result<Value, AskError> {
         let params = json!({"run_id": run_id, "wait_seconds": wait_seconds, "detail": self.detail});
         Ok(waiting::call_with_progress(self.daemon, GetRun::NAME, params, self.call.progress.as_mut()).await?.0)
     }
@@ -99,8 +99,8 @@ impl Elicitor {
         self.unanswered.lock().contains(&gate.gate_id)
     }
 
-    /// Leaves the gate open for others, and does not ask about it again.
-    fn leave(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
+    /// Leaves the gate open for others, and shows no further dialog for it.
+    fn leave_open(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
         self.mark_unanswered(gate);
         leave_to_others(reply, gate, daemon, reason)
     }
@@ -114,8 +114,8 @@ impl Elicitor {
         unanswered.push_back(gate.gate_id.clone());
     }
 
-    /// Asks the person about the gate that a run waits at, if the gate is for people and the client can show it.
-    /// Otherwise adds to the reply where to answer.
+    /// Returns a question about the gate that a run waits at, if the gate is for people and the client can show it.
+    /// Otherwise adds instructions to the reply.
     ///
     /// # Errors
     /// If the daemon is unreachable.
@@ -124,7 +124,7 @@ impl Elicitor {
         let Some(gate) = gate_for_people(&reply, daemon).await? else {
             return Ok(GateStep::Reply(reply));
         };
-        if !caller.call.asker.takes_forms() || self.is_unanswered(&gate) {
+        if !caller.call.client.supports_forms() || self.is_unanswered(&gate) {
             return Ok(leave_to_others(reply, &gate, daemon, "This gate waits for a person."));
         }
         if daemon.call(GetApprover {}).await?.is_set {
@@ -138,7 +138,7 @@ impl Elicitor {
         Ok(ask_question(reply, &gate, None, caller))
     }
 
-    /// Continues a call after its question to a person. Returns `None` if this server did not ask the question.
+    /// Continues a call after its question to a person. Returns `None` if the question is not from this server.
     ///
     /// # Errors
     /// If the daemon is unreachable.
@@ -147,10 +147,14 @@ impl Elicitor {
         round: CallRound,
         caller: &mut Caller<'_, '_>,
     ) -> Result<Option<GateStep>, AskError> {
-        let Some(Ok(state)) = round.carried.map(serde_json::from_value::<ElicitationState>) else { return Ok(None) };
-        let response = match round.came {
-            ClientInput::Moot => return self.proceed(&state.run, caller.wait, caller).await.map(Some),
-            ClientInput::Late => Err("This gate waits for a person, and nobody answered its dialog."),
+        let Some(Ok(state)) = round.carried_state.map(serde_json::from_value::<ElicitationState>) else {
+            return Ok(None);
+        };
+        let response = match round.input {
+            ClientInput::NoLongerNeeded => {
+                return self.proceed(&state.run, caller.wait_seconds, caller).await.map(Some);
+            }
+            ClientInput::TimedOut => Err("This gate waits for a person, and its dialog was not answered in time."),
             ClientInput::Unreachable => Err(CLIENT_UNREACHABLE),
             ClientInput::Nothing => Ok(None),
             ClientInput::Answers(mut answers) => {
@@ -174,35 +178,35 @@ impl Elicitor {
             Ok(DialogOutcome::Answered(answer)) => match submit_answer(
                 AnswerGate { digest: Some(state.digest.clone()), ..answer },
                 caller.daemon,
-                &caller.call.asker,
+                &caller.call.client,
             )
             .await?
             {
-                Ok(()) => return self.proceed(&state.run, caller.wait, caller).await.map(Some),
-                Err(Refused { reason, may_retry: true }) if state.attempts + 1 < MAX_ATTEMPTS => {
-                    let reply = caller.run(&state.run, 0.0).await?;
-                    let rejected = Some((reason.as_str(), state.attempts + 1));
-                    return Ok(Some(ask_question(reply, &gate, rejected, caller)));
+                Ok(()) => return self.proceed(&state.run, caller.wait_seconds, caller).await.map(Some),
+                Err(Rejection { reason, may_retry: true }) if state.attempts + 1 < MAX_ATTEMPTS => {
+                    let reply = caller.get_run(&state.run, 0.0).await?;
+                    let rejection = Some((reason.as_str(), state.attempts + 1));
+                    return Ok(Some(ask_question(reply, &gate, rejection, caller)));
                 }
-                Err(Refused { reason, .. }) => reason,
+                Err(Rejection { reason, .. }) => reason,
             },
         };
-        let reply = caller.run(&state.run, 0.0).await?;
-        Ok(Some(self.leave(reply, &gate, caller.daemon, &reason)))
+        let reply = caller.get_run(&state.run, 0.0).await?;
+        Ok(Some(self.leave_open(reply, &gate, caller.daemon, &reason)))
     }
 
     async fn proceed(&self, run: &str, wait: f64, caller: &mut Caller<'_, '_>) -> Result<GateStep, AskError> {
-        let reply = caller.run(run, wait).await?;
+        let reply = caller.get_run(run, wait).await?;
         self.ask_person(reply, caller).await
     }
 }
 
-/// Returns the question to the person. `rejected` has the reason for the last rejection and the number of rejections.
-fn ask_question(reply: Value, gate: &GateInfo, rejected: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
-    let (rejected, attempts) = rejected.map_or((None, 0), |(rejected, attempts)| (Some(rejected), attempts));
-    let form = match dialog::form(gate, rejected, caller.call.asker.knows_titles()) {
+/// Returns the question to the person. `rejection` has the reason for the last rejection and the number of rejections.
+fn ask_question(reply: Value, gate: &GateInfo, rejection: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
+    let (problem, attempts) = rejection.map_or((None, 0), |(reason, attempts)| (Some(reason), attempts));
+    let form = match dialog::form(gate, problem, caller.call.client.supports_titles()) {
         Ok(form) => form,
-        Err(NoDialog::Form) => return leave_to_others(reply, gate, caller.daemon, NO_SUCH_FORM),
+        Err(NoDialog::Form) => return leave_to_others(reply, gate, caller.daemon, UNSUPPORTED_FORM),
         Err(NoDialog::TooLong) => return leave_to_others(reply, gate, caller.daemon, TOO_LONG),
     };
     let state = ElicitationState {
@@ -212,25 +216,26 @@ fn ask_question(reply: Value, gate: &GateInfo, rejected: Option<(&str, usize)>, 
         digest: gate.digest.clone(),
         attempts,
     };
-    let carried = serde_json::to_value(state).expect("the state of a call contains only JSON");
+    let carried_state = serde_json::to_value(state).expect("the state of a call contains only JSON");
     let request = InputRequest::Elicitation(ElicitRequest::new(form));
     let questions = InputRequests::from([(QUESTION_NAME.to_owned(), request)]);
-    let moot = Box::pin(wait_until_closed(gate.clone(), caller.daemon.clone()));
-    GateStep::Ask(Ask { questions, carried: Some(carried), moot })
+    let no_longer_needed = Box::pin(wait_until_closed(gate.clone(), caller.daemon.clone()));
+    GateStep::InputRequired(ClientQuestions { questions, carried_state: Some(carried_state), no_longer_needed })
 }
 
-/// Rejection of an answer: the reason, and true if the person may answer again.
-pub(super) struct Refused {
+/// Rejection of an answer.
+pub(super) struct Rejection {
     pub(super) reason: String,
+    /// True if the person may answer again.
     pub(super) may_retry: bool,
 }
 
-/// Sends a person's answer to the daemon, marked as given by a person.
+/// Sends an answer to the daemon, marked as a person's.
 pub(super) async fn submit_answer(
     answer: AnswerGate,
     daemon: &ReconnectingClient,
     client: &ClientContext<'_>,
-) -> Result<Result<(), Refused>, AskError> {
+) -> Result<Result<(), Rejection>, AskError> {
     let client_name = client.name().unwrap_or_else(|| "an MCP client".to_owned());
     let client_name: String = client_name.chars().take(40).collect();
     let person = daemon.for_person(&format!("mcp elicitation in {client_name}"), client.peer());
@@ -238,11 +243,11 @@ pub(super) async fn submit_answer(
     Ok(if reply.success {
         Ok(())
     } else {
-        Err(Refused { reason: reply.error.unwrap_or_default(), may_retry: reply.misread })
+        Err(Rejection { reason: reply.error.unwrap_or_default(), may_retry: reply.misread })
     })
 }
 
-/// Returns the oldest gate for people that a run waits at, its own or one of its descendants'.
+/// Returns the oldest gate for people that a run or one of its descendants waits at.
 async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<Option<GateInfo>, AskError> {
     if reply["status"] != "waiting" {
         return Ok(None);
@@ -259,26 +264,26 @@ fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClien
     if reply["status"] == "waiting" {
         let instructions = where_to_answer(gate, daemon, reason);
         reply["next_step"] =
-            format!("{instructions} Tell the person so; get_run with wait_seconds returns after the answer.").into();
+            format!("{instructions} Tell the person; get_run with wait_seconds returns after the answer.").into();
     }
     GateStep::Reply(reply)
 }
 
-/// Returns the reason that a person answers a gate elsewhere, and the command that answers it.
+/// Returns `reason`, followed by the command with which a person answers the gate.
 pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> String {
-    let place = daemon.paths();
-    let folder = match place.is_default() {
+    let paths = daemon.paths();
+    let state_option = match paths.is_default() {
         true => String::new(),
-        false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
+        false => format!(" --state-dir {}", quote_for_shell(&paths.state().display().to_string())),
     };
     let gate = gate.name_with_digest();
-    format!("{reason} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
+    format!("{reason} A person answers it in their own terminal, with: steplatch gates answer {gate}{state_option}.")
 }
 
 /// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+@:".contains(character);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+fn quote_for_shell(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+@:".contains(character);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Waits until a gate closes.
@@ -295,9 +300,9 @@ async fn wait_until_closed(gate: GateInfo, daemon: ReconnectingClient) {
             Ok(Some(event)) if closes_gate(&event) => return,
             Ok(Some(_)) => {}
             Ok(None) => return,
-            // Even if following the run fails, the gate may still receive an answer.
+            // The gate may still be answered even if following the run fails.
             Err(error) => {
-                tracing::debug!(%error, "a run cannot be followed");
+                tracing::debug!(%error, "failed to follow a run");
                 return std::future::pending().await;
             }
         }

@@ -1,9 +1,9 @@
 //! All tools by name: the fixed ones of the contract, and the workflows offered as tools, which change.
 //!
 //! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon. A
-//! cache keeps the last list for lookups of one name, and while no daemon answers. The daemon sends an event when
-//! the list changes. Watching does not start a daemon: after the loss of the connection the registry tries to reconnect
-//! for some time, then waits for the next request.
+//! cache keeps the last list for lookups by name, and while no daemon responds. The daemon sends an event when the list
+//! changes. Watching does not start a daemon: after the loss of the connection the registry tries to reconnect for some
+//! time, then waits for the next request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::offer::ListChange;
 /// Lifetimes of a cached list in milliseconds: without workflows, and with some.
 const TTL_MS: (u64, u64) = (60_000, 5_000);
 
-/// Maximum number of listed workflows: a longer list is of no use to a model.
+/// Maximum number of listed workflows: a longer list is useless to a model.
 const MAX_WORKFLOWS: usize = 500;
 
-/// Maximum lag of a slow listener, in changes.
+/// Maximum number of changes that a slow listener can lag behind.
 const CHANGE_CAPACITY: usize = 16;
 
-/// The pauses between attempts to reconnect to the daemon.
+/// Pauses before attempts to reconnect to the daemon.
 const RETRY_PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
 
-/// The sentence in a tool's description about the result of a workflow. The fields are those of `run_workflow`.
+/// Sentence about the result in the description of a workflow tool. The fields are those of `run_workflow`.
 const RESULT_SENTENCE: &str = " Returns as run_workflow does.";
 
 /// All tools of the contract.
@@ -39,26 +39,26 @@ const RESULT_SENTENCE: &str = " Returns as run_workflow does.";
 pub(super) struct Registry {
     shared: Arc<Shared>,
     /// Stops the watcher on drop.
-    _watching: DropGuard,
+    _watcher_guard: DropGuard,
 }
 
 #[derive(Debug)]
 struct Shared {
     daemon: ReconnectingClient,
-    known: RwLock<Arc<KnownTools>>,
+    cached: RwLock<Arc<CachedTools>>,
     changes: broadcast::Sender<ListChange>,
     /// Notified by each request, since a request implies that a daemon exists or starts.
     requested: Notify,
     /// Stops the watcher.
-    ended: CancellationToken,
+    shutdown: CancellationToken,
     is_watching: Mutex<bool>,
-    /// Held during a fetch of the list, so that one fetch runs at a time.
+    /// Held during a fetch of the list, so that only one fetch runs at a time.
     fetch_lock: tokio::sync::Mutex<()>,
 }
 
-/// The workflows that are tools, as of the last fetch.
+/// The workflow tools, as of the last fetch.
 #[derive(Debug, Default, PartialEq)]
-struct KnownTools {
+struct CachedTools {
     workflows: BTreeMap<String, Workflow>,
 }
 
@@ -79,52 +79,52 @@ pub(super) enum FoundTool {
 
 impl Registry {
     pub(super) fn new(daemon: ReconnectingClient) -> Self {
-        let ended = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         let shared = Shared {
             daemon,
-            known: RwLock::default(),
+            cached: RwLock::default(),
             changes: broadcast::Sender::new(CHANGE_CAPACITY),
             requested: Notify::new(),
-            ended: ended.clone(),
+            shutdown: shutdown.clone(),
             is_watching: Mutex::default(),
             fetch_lock: tokio::sync::Mutex::default(),
         };
-        Self { shared: Arc::new(shared), _watching: ended.drop_guard() }
+        Self { shared: Arc::new(shared), _watcher_guard: shutdown.drop_guard() }
     }
 
     /// Returns every tool, sorted by name, and the lifetime of the list in milliseconds.
     pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
         self.shared.watch();
-        // Fetch the list: the event of a very recent change, perhaps made over this connection, may not have arrived.
+        // Fetch the list: the event of a recent change, perhaps made over this connection, may not have arrived yet.
         self.shared.refresh().await;
-        let known = self.shared.known();
+        let cached = self.shared.cached();
         let mut tools = tools::all();
-        tools.extend(known.workflows.values().map(|workflow| workflow.tool.clone()));
+        tools.extend(cached.workflows.values().map(|workflow| workflow.tool.clone()));
         tools.sort_by(|left, right| left.name.cmp(&right.name));
-        (tools, if known.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
+        (tools, if cached.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
     }
 
-    /// Returns the tool called `name` from the cached list.
+    /// Returns the tool `name` from the cached list.
     pub(super) fn find_cached_tool(&self, name: &str) -> Option<Tool> {
         match tools::find_tool(name) {
             Some(tool) => Some(tool.clone()),
-            None => self.shared.known().workflows.get(name).map(|workflow| workflow.tool.clone()),
+            None => self.shared.cached().workflows.get(name).map(|workflow| workflow.tool.clone()),
         }
     }
 
-    /// Returns the target of the tool called `name`. An unknown name causes a fetch of the list.
+    /// Returns the target of the tool `name`. An unknown name causes a fetch of the list.
     pub(super) async fn find(&self, name: &str) -> Option<FoundTool> {
         if let Some(verb) = tools::verb(name) {
             return Some(FoundTool::Verb(verb));
         }
         self.shared.watch();
-        let known =
-            || self.shared.known().workflows.get(name).map(|workflow| FoundTool::Workflow { sync: workflow.sync });
-        match known() {
+        let find_workflow =
+            || self.shared.cached().workflows.get(name).map(|workflow| FoundTool::Workflow { sync: workflow.sync });
+        match find_workflow() {
             Some(found) => Some(found),
             None => {
                 self.shared.refresh().await;
-                known()
+                find_workflow()
             }
         }
     }
@@ -138,44 +138,44 @@ impl Registry {
 }
 
 impl Shared {
-    fn known(&self) -> Arc<KnownTools> {
-        self.known.read().clone()
+    fn cached(&self) -> Arc<CachedTools> {
+        self.cached.read().clone()
     }
 
-    /// Starts the watcher unless it runs, and wakes it if it has stopped trying to reconnect.
+    /// Starts the watcher unless it is running, and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
         let mut is_started = self.is_watching.lock();
         if std::mem::replace(&mut *is_started, true) {
             self.requested.notify_waiters();
             return;
         }
-        let (shared, ended) = (self.clone(), self.ended.clone());
+        let (shared, shutdown) = (self.clone(), self.shutdown.clone());
         tokio::spawn(async move {
             tokio::select! {
-                () = ended.cancelled() => {}
+                () = shutdown.cancelled() => {}
                 () = watch_changes(shared) => {}
             }
         });
     }
 
-    /// Fetches the list of workflows that are tools. The cached list stays if no daemon answers.
+    /// Fetches the list of workflow tools. The cached list is kept if no daemon responds.
     async fn refresh(&self) {
-        let _one_at_a_time = self.fetch_lock.lock().await;
+        let _fetch_guard = self.fetch_lock.lock().await;
         let reply = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
         let workflows = match reply {
             Ok(reply) if reply.success => reply.tools,
-            Ok(reply) => return tracing::debug!(error = reply.error, "the tools cannot be listed"),
-            Err(AskError::Call(error)) => return tracing::debug!(%error, "the tools cannot be listed"),
-            Err(error) => return tracing::warn!(%error, "the tools cannot be listed"),
+            Ok(reply) => return tracing::debug!(error = reply.error, "failed to list the tools"),
+            Err(AskError::Call(error)) => return tracing::debug!(%error, "failed to list the tools"),
+            Err(error) => return tracing::warn!(%error, "failed to list the tools"),
         };
         let workflows = workflows.into_iter().filter_map(to_tool).take(MAX_WORKFLOWS).collect();
-        let now = KnownTools { workflows };
-        let mut known = self.known.write();
-        let changed = known.workflows != now.workflows;
-        *known = Arc::new(now);
-        drop(known);
-        if changed {
-            // An error means that there are no listeners.
+        let current = CachedTools { workflows };
+        let mut cached = self.cached.write();
+        let has_changed = cached.workflows != current.workflows;
+        *cached = Arc::new(current);
+        drop(cached);
+        if has_changed {
+            // Ignore the error: there are no listeners.
             let _ = self.changes.send(ListChange::Tools);
         }
     }
@@ -210,8 +210,8 @@ async fn watch_changes(shared: Arc<Shared>) {
     }
 }
 
-/// Returns a workflow as a tool. Passes the author's description on. The workflow's effects are unknown, so the
-/// annotations state the worst case.
+/// Returns a workflow as a tool, with the author's description. The workflow's effects are unknown, so the annotations
+/// state the worst case.
 fn to_tool(workflow: ToolInfo) -> Option<(String, Workflow)> {
     let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;
     let Value::Object(input_schema) = input_schema else { return None };
@@ -220,8 +220,8 @@ fn to_tool(workflow: ToolInfo) -> Option<(String, Workflow)> {
         return None;
     }
     let description = description.trim_end();
-    let stop = if description.ends_with(['.', '!', '?', ':']) { "" } else { "." };
-    let description = format!("{description}{stop}{RESULT_SENTENCE}");
+    let full_stop = if description.ends_with(['.', '!', '?', ':']) { "" } else { "." };
+    let description = format!("{description}{full_stop}{RESULT_SENTENCE}");
     let annotations = ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true);
     let tool = Tool::new(name.clone(), description, Arc::new(input_schema))
         .with_title(title)

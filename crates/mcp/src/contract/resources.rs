@@ -3,12 +3,12 @@
 //! | resource | content |
 //! |---|---|
 //! | `terminal://ID/screen` | the screen as drawn |
-//! | `terminal://ID/history`, `…?offset=N` | all output, from a position on |
+//! | `terminal://ID/history`, `…?offset=N` | all output, starting at a position |
 //! | `run://ID` | a run, as `get_run` returns it |
-//! | `run://ID/events`, `…?from_seq=N` | the events of a run, a line of JSON for each |
+//! | `run://ID/events`, `…?from_seq=N` | the events of a run, one line of JSON each |
 //! | `workflow://NAME` | a saved workflow, as `describe_workflow` returns it |
 //!
-//! A long text is cut; the query in `_meta` of the cut content reads the rest.
+//! Long content is truncated; its `_meta` has the query that reads the rest.
 
 mod follow;
 mod uri;
@@ -25,7 +25,7 @@ use uri::{Address, Part};
 
 use crate::offer::CachedList;
 
-/// Maximum length of a resource's text in characters: about as much as a model reads at once.
+/// Maximum length of a resource's text, in characters: about as much as a model reads at once.
 const MAX_TEXT_CHARS: u32 = 40_000;
 
 /// Maximum number of events of one read.
@@ -38,7 +38,7 @@ const MAX_WORKFLOWS: u32 = 100;
 /// Maximum number of runs, and of workflows, that completion searches.
 const MAX_SEARCHED: u32 = 1000;
 
-/// Key in `_meta` for further facts about a content.
+/// Key in `_meta` for details of a resource's content.
 const META_KEY: &str = "steplatch/about";
 
 const TEXT: &str = "text/plain";
@@ -62,19 +62,19 @@ pub(super) fn templates() -> CachedList<ResourceTemplate> {
             "terminal://{session_id}/history{?offset}",
             "terminal_history",
             "Output of a terminal",
-            "All that was printed, without escapes. What is too long keeps its head and tail; next_offset in _meta is the \
-             offset to read on from.",
+            "All output, without escapes. Long output is reduced to its head and tail; next_offset in _meta is the offset \
+             at which to continue.",
             TEXT,
         ),
-        template("run://{run_id}", "run", "Run", "A run of a workflow: how far it is, or how it ended", JSON),
+        template("run://{run_id}", "run", "Run", "A run of a workflow: its progress, or its result", JSON),
         template(
             "run://{run_id}/events{?from_seq}",
             "run_events",
             "Events of a run",
-            "What happened in a run so far. When there is more, next_seq in _meta is the from_seq to read on from.",
+            "The events of a run so far. If there are more, next_seq in _meta is the from_seq at which to continue.",
             JSON_LINES,
         ),
-        template("workflow://{name}", "workflow", "Saved workflow", "A workflow, and what it must be given", JSON),
+        template("workflow://{name}", "workflow", "Saved workflow", "A workflow and its arguments", JSON),
     ];
     CachedList { items, ttl_ms: 3_600_000 }
 }
@@ -106,7 +106,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
         let description = format!("{}, {}, began {}", run.workflow_id, run.state, run.started_at);
         items.push(resource(Address::Run(run.run_id.clone()), run.run_id.clone(), description, JSON));
         let events = Address::Events { run: run.run_id.clone(), from_seq: None };
-        let description = format!("What happened in that run of {}", run.workflow_id);
+        let description = format!("Events of a run of {}", run.workflow_id);
         items.push(resource(events, format!("events of {}", run.run_id), description, JSON_LINES));
     }
     let workflows = ListWorkflows { limit: MAX_WORKFLOWS, ..ListWorkflows::default() };
@@ -124,19 +124,19 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
 pub(super) async fn read(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Vec<ResourceContents>>, AskError> {
     let Some(address) = Address::parse(uri) else { return Ok(None) };
     let content = match address {
-        Address::Terminal { id, part } => terminal(uri, id, part, daemon).await?,
-        Address::Run(run_id) => run(uri, run_id, daemon).await?,
-        Address::Events { run, from_seq } => events(uri, run, from_seq.unwrap_or(1), daemon).await?,
+        Address::Terminal { id, part } => read_terminal(uri, id, part, daemon).await?,
+        Address::Run(run_id) => read_run(uri, run_id, daemon).await?,
+        Address::Events { run, from_seq } => read_events(uri, run, from_seq.unwrap_or(1), daemon).await?,
         Address::Workflow(name) => {
-            let described = daemon.call(DescribeWorkflow { name }).await?;
-            // A workflow with problems exists nevertheless.
-            described.name.is_some().then(|| json_content(uri, &described))
+            let description = daemon.call(DescribeWorkflow { name }).await?;
+            // A workflow with problems is a resource as well.
+            description.name.is_some().then(|| json_content(uri, &description))
         }
     };
     Ok(content.map(|content| vec![content]))
 }
 
-async fn terminal(
+async fn read_terminal(
     uri: &str,
     session_id: String,
     part: Part,
@@ -148,12 +148,16 @@ async fn terminal(
     }
     let mut reply = daemon.call(verb).await?;
     let Some(text) = reply.screen_content.take().filter(|_| reply.success) else { return Ok(None) };
-    let about = serde_json::to_value(reply).expect("a reply contains only JSON");
-    Ok(Some(ResourceContents::text(text, uri).with_mime_type(TEXT).with_meta(meta(about))))
+    let details = serde_json::to_value(reply).expect("a reply contains only JSON");
+    Ok(Some(ResourceContents::text(text, uri).with_mime_type(TEXT).with_meta(meta(details))))
 }
 
-async fn run(uri: &str, run_id: String, daemon: &ReconnectingClient) -> Result<Option<ResourceContents>, AskError> {
-    // Check the existence first: the reply about a failed run has success: false as well.
+async fn read_run(
+    uri: &str,
+    run_id: String,
+    daemon: &ReconnectingClient,
+) -> Result<Option<ResourceContents>, AskError> {
+    // Check first that the run exists: the reply about a failed run has success: false as well.
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
     }
@@ -161,7 +165,7 @@ async fn run(uri: &str, run_id: String, daemon: &ReconnectingClient) -> Result<O
     Ok(Some(json_content(uri, &reply)))
 }
 
-async fn events(
+async fn read_events(
     uri: &str,
     run_id: String,
     from_seq: u64,
@@ -171,7 +175,7 @@ async fn events(
         return Ok(None);
     }
     let mut follower = daemon.follow(&run_id, from_seq);
-    let (mut text, mut count) = (String::new(), 0);
+    let (mut text, mut event_count) = (String::new(), 0);
     let newest = follower.newest_seq().await.unwrap_or(0);
     let mut next = from_seq;
     while next <= newest {
@@ -181,17 +185,17 @@ async fn events(
             break;
         }
         let line = event_line(&event);
-        if count == MAX_EVENTS || (count > 0 && text.len() + line.len() > MAX_TEXT_CHARS as usize) {
+        if event_count == MAX_EVENTS || (event_count > 0 && text.len() + line.len() > MAX_TEXT_CHARS as usize) {
             break;
         }
         text.push_str(&line);
-        (count, next) = (count + 1, event.seq + 1);
+        (event_count, next) = (event_count + 1, event.seq + 1);
     }
-    let about = match next <= newest {
+    let details = match next <= newest {
         true => json!({"newest_seq": newest, "next_seq": next}),
         false => json!({"newest_seq": newest}),
     };
-    Ok(Some(ResourceContents::text(text, uri).with_mime_type(JSON_LINES).with_meta(meta(about))))
+    Ok(Some(ResourceContents::text(text, uri).with_mime_type(JSON_LINES).with_meta(meta(details))))
 }
 
 fn event_line(event: &RunEvent) -> String {
@@ -204,28 +208,30 @@ fn json_content(uri: &str, reply: &impl serde::Serialize) -> ResourceContents {
     ResourceContents::text(text, uri).with_mime_type(JSON)
 }
 
-fn meta(about: Value) -> MetaObject {
+fn meta(details: Value) -> MetaObject {
     let mut meta = MetaObject::default();
-    meta.0.insert(META_KEY.to_owned(), about);
+    meta.0.insert(META_KEY.to_owned(), details);
     meta
 }
 
-/// Returns the completions of a variable of a template, or of a run in a prompt: first the values that begin with the
+/// Returns the completions of a URI template variable, or of a run in a prompt: first the values that begin with the
 /// typed text, then those that contain it.
 ///
 /// # Errors
 /// If the daemon is unreachable.
 pub(super) async fn complete(
-    what: &Reference,
+    reference: &Reference,
     argument: &ArgumentInfo,
     daemon: &ReconnectingClient,
 ) -> Result<Vec<String>, AskError> {
-    let known = match what {
-        Reference::Resource(template) => templates().items.iter().any(|known| known.uri_template == template.uri),
+    let is_known = match reference {
+        Reference::Resource(template) => {
+            templates().items.iter().any(|candidate| candidate.uri_template == template.uri)
+        }
         Reference::Prompt(prompt) => super::prompts::has_argument(&prompt.name, &argument.name),
         _ => false,
     };
-    if !known {
+    if !is_known {
         return Ok(Vec::new());
     }
     let mut values: Vec<String> = match argument.name.as_str() {

@@ -1,9 +1,9 @@
 //! Runs as tasks, for clients that poll long calls (<https://modelcontextprotocol.io/extensions/tasks>, the extension
 //! `io.modelcontextprotocol/tasks`).
 //!
-//! A task is a run and has its id. It is therefore durable before its announcement, and any server can return its
-//! state. A task's requests for input are the gates that the run waits at: those for people, and judgements as well,
-//! which a person may make while the agent waits for the task.
+//! A task is a run and has its id. It is therefore durable before it is announced, and any server can return its state.
+//! A task's requests for input are the open gates of the run: those for people, and judgements as well, which a person
+//! may make while the agent waits for the task.
 
 use std::collections::VecDeque;
 
@@ -20,20 +20,20 @@ use steplatch_protocol::{
 };
 
 use super::gates::dialog::NoDialog;
-use super::gates::{DialogOutcome, Elicitor, MAX_ATTEMPTS, Refused, dialog, submit_answer, where_to_answer};
+use super::gates::{DialogOutcome, Elicitor, MAX_ATTEMPTS, Rejection, dialog, submit_answer, where_to_answer};
 use super::structured_result;
 use crate::offer::ClientContext;
 
-/// Minimum interval of a client's polls, in milliseconds.
+/// Minimum poll interval for clients, in milliseconds.
 const POLL_INTERVAL_MS: u64 = 1000;
 
-/// Maximum number of remembered gates with a shown question.
+/// Maximum number of remembered gates whose question was shown.
 const MAX_REMEMBERED_GATES: usize = 1000;
 
-/// Unsettled questions to the client.
+/// Open questions to the client.
 ///
-/// An answer counts only with the key of its question, which has a random part. An answer to a question of another
-/// server, or to an earlier question whose answer was rejected, does not count.
+/// An answer is valid only with the key of its question, which has a random part. An answer to a question from another
+/// server, or to an earlier question whose answer was rejected, is not valid.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuestions(Mutex<VecDeque<OpenQuestion>>);
 
@@ -44,8 +44,9 @@ struct OpenQuestion {
     key: String,
     /// Digest of the shown content.
     digest: String,
-    /// The number of rejected answers, and the problem of the last one.
+    /// Number of rejected answers.
     attempts: usize,
+    /// Problem of the last rejected answer.
     problem: Option<String>,
 }
 
@@ -91,43 +92,43 @@ impl OpenQuestions {
     }
 }
 
-/// Starts a run as a task. `Err` has the reply of a run that has ended or did not start: it is the result of the call.
+/// Starts a run as a task. Returns the reply as the inner `Err` if the run has already finished or did not start.
 ///
 /// # Errors
 /// If the daemon is unreachable.
-pub(super) async fn begin(
+pub(super) async fn start_task(
     verb: &str,
     params: Value,
     daemon: &ReconnectingClient,
 ) -> Result<Result<CreateTaskResult, (Value, Vec<String>)>, AskError> {
-    let without_wait = match verb {
+    let nonwaiting_call = match verb {
         CallTool::NAME => {
             without_waiting(params.clone(), |parsed: CallTool| CallTool { wait_seconds: Some(0.0), ..parsed })
         }
         _ => without_waiting(params.clone(), |parsed: RunWorkflow| RunWorkflow { wait_seconds: Some(0.0), ..parsed }),
     };
-    // Pass invalid parameters on unchanged: the daemon returns the best error.
-    let Some((params, warnings)) = without_wait else { return daemon.call_raw(verb, params).await.map(Err) };
+    // Forward invalid parameters unchanged: the daemon returns the best error.
+    let Some((params, warnings)) = nonwaiting_call else { return daemon.call_raw(verb, params).await.map(Err) };
     let (reply, _) = daemon.call_raw(verb, params).await?;
     let run = reply["run_id"].as_str().unwrap_or_default();
     if run.is_empty() || !["running", "waiting"].contains(&reply["status"].as_str().unwrap_or_default()) {
         return Ok(Err((reply, warnings)));
     }
     let record = daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?.run;
-    Ok(Ok(CreateTaskResult::new(task(&record.unwrap_or_default(), TaskStatus::Working))))
+    Ok(Ok(CreateTaskResult::new(task_for_run(&record.unwrap_or_default(), TaskStatus::Working))))
 }
 
-fn without_waiting<V: Verb>(params: Value, changed: impl FnOnce(V) -> V) -> Option<(Value, Vec<String>)> {
+fn without_waiting<V: Verb>(params: Value, change: impl FnOnce(V) -> V) -> Option<(Value, Vec<String>)> {
     let parsed = read::<V>(params).ok()?;
-    let params = serde_json::to_value(changed(parsed.verb)).expect("the parameters of a verb contain only JSON");
+    let params = serde_json::to_value(change(parsed.verb)).expect("the parameters of a verb contain only JSON");
     Some((params, parsed.warnings))
 }
 
-/// Returns a run as a task, without the fields of its status.
-fn task(run: &RunRecord, status: TaskStatus) -> Task {
+/// Returns a run as a task, without status-specific fields.
+fn task_for_run(run: &RunRecord, status: TaskStatus) -> Task {
     let last_gate = run.pending_gates.iter().map(|gate| &gate.created_at).max();
-    let updated = run.completed_at.as_ref().or(last_gate).unwrap_or(&run.started_at);
-    Task::new(&run.run_id, status, &run.started_at, updated).with_poll_interval_ms(POLL_INTERVAL_MS)
+    let updated_at = run.completed_at.as_ref().or(last_gate).unwrap_or(&run.started_at);
+    Task::new(&run.run_id, status, &run.started_at, updated_at).with_poll_interval_ms(POLL_INTERVAL_MS)
 }
 
 impl Elicitor {
@@ -144,15 +145,15 @@ impl Elicitor {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(None);
         };
-        let task_info = task(&run, TaskStatus::Working);
+        let task_info = task_for_run(&run, TaskStatus::Working);
         Ok(Some(match run.state.as_str() {
             "cancelled" => DetailedTask::new(task_info, TaskPayload::Cancelled),
             "completed" | "failed" => {
                 let params = serde_json::json!({ "run_id": run_id, "detail": RunDetail::Brief });
                 let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
-                let failed = run.state == "failed";
+                let is_failed = run.state == "failed";
                 let mut result = structured_result(reply, warnings);
-                result.is_error = Some(failed);
+                result.is_error = Some(is_failed);
                 let result = match serde_json::to_value(result) {
                     Ok(Value::Object(result)) => result,
                     other => unreachable!("the result of a tool is an object, not {other:?}"),
@@ -174,8 +175,7 @@ impl Elicitor {
         }))
     }
 
-    /// Returns the questions for the client's person, and instructions for answering a gate that the client cannot
-    /// show.
+    /// Returns the questions for the client's person, and instructions to answer a gate that the client cannot show.
     async fn questions(
         &self,
         gates: &[GateInfo],
@@ -185,31 +185,31 @@ impl Elicitor {
         let (mut questions, mut instructions) = (InputRequests::new(), None);
         for gate in gates {
             let is_for_person = gate.answered_by == "human";
-            let reason = if !client.takes_forms() || self.is_unanswered(gate) {
+            let reason = if !client.supports_forms() || self.is_unanswered(gate) {
                 "The run waits for an answer."
             } else if is_for_person && daemon.call(GetApprover {}).await?.is_set {
                 "The run waits for a person and the approver's passphrase."
             } else {
                 let question = self.open_questions.current_question(gate);
-                match dialog::form(gate, question.problem.as_deref(), client.knows_titles()) {
+                match dialog::form(gate, question.problem.as_deref(), client.supports_titles()) {
                     Ok(form) => {
                         questions.insert(question.key, InputRequest::Elicitation(ElicitRequest::new(form)));
                         continue;
                     }
                     Err(NoDialog::Form) => "The run waits for a form that clients cannot show.",
-                    Err(NoDialog::TooLong) => "The run asks more than a dialog shows whole.",
+                    Err(NoDialog::TooLong) => "The run's question is too long for a dialog.",
                 }
             };
             instructions.get_or_insert_with(|| match is_for_person {
                 true => where_to_answer(gate, daemon, reason),
-                false => format!("{} Judge it with decide: {}", where_to_answer(gate, daemon, reason), gate.prompt),
+                false => format!("{} Answer it with decide: {}", where_to_answer(gate, daemon, reason), gate.prompt),
             });
         }
         Ok((questions, instructions))
     }
 
-    /// Sends a person's answers to the questions that this server sent to a client with dialogs. A response that is not
-    /// an answer leaves its gate open.
+    /// Submits a person's answers to the questions that this server sent to a client with dialogs. A response without an
+    /// answer leaves its gate open.
     ///
     /// # Errors
     /// If the daemon is unreachable.
@@ -223,7 +223,7 @@ impl Elicitor {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(false);
         };
-        for gate in run.pending_gates.iter().filter(|_| client.takes_forms()) {
+        for gate in run.pending_gates.iter().filter(|_| client.supports_forms()) {
             let Some(question) = self.open_questions.find(gate) else { continue };
             let response = responses.get(&question.key).cloned();
             let Some(response) = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok())
@@ -234,7 +234,7 @@ impl Elicitor {
                 DialogOutcome::Answered(answer) => {
                     let answer = AnswerGate { digest: Some(question.digest.clone()), ..answer };
                     match submit_answer(answer, daemon, client).await? {
-                        Err(Refused { reason, may_retry: true })
+                        Err(Rejection { reason, may_retry: true })
                             if self.open_questions.record_rejection(&question, &reason) < MAX_ATTEMPTS => {}
                         Err(_) => self.mark_unanswered(gate),
                         Ok(()) => {}
@@ -254,7 +254,7 @@ impl Elicitor {
 pub(super) async fn cancel(run_id: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
     let exists = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
     if exists {
-        // Cancelling has no effect on a run that has ended.
+        // Cancelling has no effect on a finished run.
         daemon.call(CancelWorkflow { run_id: run_id.to_owned() }).await?;
     }
     Ok(exists)

@@ -6,7 +6,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
 use steplatch_protocol::{VERBS, VerbInfo};
 
-/// Every tool, sorted by name, with the verb behind it. The same for every client and every connection.
+/// Every tool with its verb, sorted by name. The same for every client and every connection.
 static TOOLS: LazyLock<Vec<(Tool, &'static VerbInfo)>> = LazyLock::new(|| {
     let mut tools: Vec<_> = VERBS.iter().filter_map(|verb| Some((tool(verb, verb.tool?), verb))).collect();
     tools.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
@@ -18,12 +18,12 @@ pub(super) fn all() -> Vec<Tool> {
     TOOLS.iter().map(|(tool, _)| tool.clone()).collect()
 }
 
-/// Returns the tool called `name`.
+/// Returns the tool `name`.
 pub(super) fn find_tool(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(tool, _)| tool)
 }
 
-/// Returns the verb behind the tool called `name`.
+/// Returns the verb of the tool `name`.
 pub(super) fn verb(name: &str) -> Option<&'static VerbInfo> {
     TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(_, verb)| *verb)
 }
@@ -53,8 +53,8 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         )
 }
 
-/// Accepted parameters that the list of tools omits: they are for people and captured workflows, and would cost every
-/// model tokens.
+/// Accepted parameters that the list of tools omits, because only people and captured workflows use them: they would
+/// cost every model tokens.
 const HIDDEN_PARAMETERS: [(&str, &[&str]); 5] = [
     ("await_output", &["stop_at_input", "reads", "highlighted"]),
     ("capture_workflow", &["against", "imported", "since", "last", "expect", "keep", "overwrite_existing"]),
@@ -71,7 +71,7 @@ fn remove_parameters<'n>(parameters: &mut JsonObject, names: impl Iterator<Item 
     }
 }
 
-/// Removes from a schema the parts that a model does not need for a call: bounds, which errors name, and the
+/// Removes the parts of a schema that a model does not need for a call: bounds, which error messages state, and the
 /// descriptions of self-explanatory parameters.
 fn shorten(parameters: &mut JsonObject) {
     let required = parameters.get("required").cloned().unwrap_or_default();
@@ -79,7 +79,9 @@ fn shorten(parameters: &mut JsonObject) {
     let Some(Value::Object(fields)) = parameters.get_mut("properties") else { return };
     for (name, field) in fields {
         let Value::Object(field) = field else { continue };
-        field.retain(|word, value| !matches!(word.as_str(), "minimum" | "maximum") && !permits_any_field(word, value));
+        field.retain(|keyword, value| {
+            !matches!(keyword.as_str(), "minimum" | "maximum") && !permits_any_field(keyword, value)
+        });
         if name == "reason" || matches!(name.as_str(), "session_id" | "run_id") && is_required(name) {
             field.remove("description");
         }
@@ -87,16 +89,16 @@ fn shorten(parameters: &mut JsonObject) {
 }
 
 /// Returns whether a keyword of a schema permits any further field, as schemas without it do.
-fn permits_any_field(word: &str, value: &Value) -> bool {
-    word == "additionalProperties" && *value == true
+fn permits_any_field(keyword: &str, value: &Value) -> bool {
+    keyword == "additionalProperties" && *value == true
 }
 
-/// Returns a short form of a reply's schema: an object with its fields in words.
+/// Returns a short form of a reply's schema: an object whose description lists its fields.
 ///
-/// Clients check every reply against this schema, and some validate the schema itself each time as well: with a
-/// property for each field, the Python SDK took 2.7 ms for a reply that arrived in 0.2 ms. The fields are therefore
-/// given in the description as a TypeScript type, which models read more easily. Nested fields are omitted: replies
-/// show them, and for every tool they would cost more tokens than the tools.
+/// Clients check every reply against this schema, and some validate the schema itself each time: with a property for
+/// each field, the Python SDK took 2.7 ms for a reply that arrived in 0.2 ms. The description therefore states the
+/// fields as a TypeScript type, which models read more easily. Nested fields are omitted: replies show them, and they
+/// would cost more tokens than the tools themselves.
 fn outline(schema: &Value) -> JsonObject {
     let fields = schema.get("properties").and_then(Value::as_object);
     let required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|known| known == name));
@@ -109,7 +111,7 @@ fn outline(schema: &Value) -> JsonObject {
     JsonObject::from_iter([("type".to_owned(), "object".into()), ("description".to_owned(), description.into())])
 }
 
-/// Writes the type of a field in TypeScript.
+/// Returns the TypeScript type of a field.
 fn typescript_type(schema: &Value) -> String {
     let list = |key: &str| schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if !list("anyOf").is_empty() {
@@ -139,34 +141,34 @@ mod tests {
 
     use super::*;
 
-    /// Maximum size of all tools' definitions, in bytes. Raise it only with a reason.
-    const BUDGET: usize = 28_200;
+    /// Maximum size of all tool definitions, in bytes. Raise it only with a reason.
+    const MAX_LIST_BYTES: usize = 28_200;
 
-    /// Maximum size of the text that clients pass to a model: names, descriptions and parameters. 3.9k tokens of four
-    /// bytes, of which capture takes 0.2k, files 0.3k, repairs 0.1k, reruns 0.1k, hosts 60 and the engine of a run 30.
-    const BUDGET_OF_MODELS: usize = 16_000;
+    /// Maximum size of the text that clients pass to a model, in bytes: names, descriptions and parameters. About 3.9k
+    /// tokens, of which capture takes 0.2k, files 0.3k, repairs 0.1k, reruns 0.1k, hosts 60 and the engine of a run 30.
+    const MAX_MODEL_TEXT_BYTES: usize = 16_000;
 
     #[test]
     fn list_of_tools_matches_the_committed_file() {
-        let listed = serde_json::to_string_pretty(&all()).unwrap();
-        expect_file!["../../tools.json"].assert_eq(&format!("{listed}\n"));
+        let tools = serde_json::to_string_pretty(&all()).unwrap();
+        expect_file!["../../tools.json"].assert_eq(&format!("{tools}\n"));
     }
 
     #[test]
-    fn list_of_tools_stays_within_its_budget() {
+    fn tool_definitions_stay_within_their_size_limits() {
         let bytes = serde_json::to_string(&all()).unwrap().len();
-        assert!(bytes <= BUDGET, "{bytes} bytes");
+        assert!(bytes <= MAX_LIST_BYTES, "{bytes} bytes");
         let tools = all();
-        let of_models = tools.iter().map(|tool| {
+        let model_text_sizes = tools.iter().map(|tool| {
             let schema = serde_json::to_string(&tool.input_schema).unwrap().len();
             tool.name.len() + tool.description.as_ref().map_or(0, |text| text.len()) + schema
         });
-        let of_models: usize = of_models.sum();
-        assert!(of_models <= BUDGET_OF_MODELS, "{of_models} bytes");
+        let model_text_bytes: usize = model_text_sizes.sum();
+        assert!(model_text_bytes <= MAX_MODEL_TEXT_BYTES, "{model_text_bytes} bytes");
     }
 
     #[test]
-    fn every_tool_has_all_annotations_and_a_schema_for_both_ways() {
+    fn every_tool_has_annotations_and_an_output_schema() {
         for tool in all() {
             let annotations = tool.annotations.unwrap();
             assert!(annotations.read_only_hint.is_some() && annotations.destructive_hint.is_some());

@@ -1,7 +1,7 @@
 //! Sessions of clients with a protocol version before 2026-07-28.
 //!
-//! A session outlives a long silence of its client, because a question may wait for a person in the meantime. Many
-//! clients never close their session, so the number of sessions is limited: a new one closes the least recently used.
+//! A session outlives a long silence of its client, because a question may be waiting for a person. Many clients never
+//! close their session, so the number of sessions is limited: a new one closes the least recently used.
 
 use std::collections::HashMap;
 
@@ -45,18 +45,18 @@ impl Sessions {
     fn admit(&self, id: &SessionId) -> Vec<SessionId> {
         let mut usage = self.usage.lock();
         usage.counter += 1;
-        let mut evicted = Vec::new();
+        let mut evicted_ids = Vec::new();
         while usage.last_use.len() >= self.max_sessions.max(1) {
             let Some(oldest) = usage.last_use.iter().min_by_key(|(_, last_use)| **last_use).map(|(id, _)| id.clone())
             else {
                 break;
             };
             usage.last_use.remove(&oldest);
-            evicted.push(oldest);
+            evicted_ids.push(oldest);
         }
         let counter = usage.counter;
         usage.last_use.insert(id.clone(), counter);
-        evicted
+        evicted_ids
     }
 }
 
@@ -69,9 +69,9 @@ impl SessionManager for Sessions {
 
     async fn create_session(&self) -> Result<(SessionId, Transport), Error> {
         let (id, transport) = self.inner.create_session().await?;
-        for evicted in self.admit(&id) {
-            tracing::info!("the least recently used session is closed to make room");
-            if let Err(error) = self.inner.close_session(&evicted).await {
+        for evicted_id in self.admit(&id) {
+            tracing::info!("closing the least recently used session to make room");
+            if let Err(error) = self.inner.close_session(&evicted_id).await {
                 tracing::debug!(%error, "a session ended with an error");
             }
         }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn least_recently_used_session_is_dropped() {
+    async fn least_recently_used_session_is_closed() {
         let sessions = Sessions::new(LocalSessionManager::default(), 2);
         let (first, _first) = sessions.create_session().await.unwrap();
         let (second, _second) = sessions.create_session().await.unwrap();
@@ -144,7 +144,7 @@ mod tests {
         let (third, _third) = sessions.create_session().await.unwrap();
         assert!(sessions.has_session(&first).await.unwrap() && sessions.has_session(&third).await.unwrap());
         assert!(!sessions.has_session(&second).await.unwrap());
-        // Closing a session makes room.
+        // A closed session makes room for a new one.
         sessions.close_session(&first).await.unwrap();
         let (fourth, _fourth) = sessions.create_session().await.unwrap();
         assert!(sessions.has_session(&third).await.unwrap() && sessions.has_session(&fourth).await.unwrap());

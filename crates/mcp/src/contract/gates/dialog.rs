@@ -9,34 +9,33 @@ use steplatch_protocol::{AnswerGate, GateInfo, visible};
 
 use super::DialogOutcome;
 
-/// The name of the field that holds a choice.
+/// Name of the field for a choice.
 const DECISION: &str = "decision";
 
-/// The name of the field that holds a text.
+/// Name of the field for text.
 const ANSWER: &str = "answer";
 
-/// Maximum length of a message that a dialog shows whole, in characters and in lines: clients show it in a small window
-/// that people rarely scroll.
+/// Maximum message length, in characters and in lines: clients show a dialog in a small window that people rarely scroll.
 const MAX_MESSAGE_CHARS: usize = 4000;
 const MAX_MESSAGE_LINES: usize = 60;
 
-/// Reason for not showing a gate as a dialog.
+/// Reason for which a gate cannot be shown as a dialog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::contract) enum NoDialog {
-    /// Its form is outside the schema that MCP clients support.
+    /// The form does not fit the schema that MCP clients support.
     Form,
-    /// Its content is longer than a dialog shows.
+    /// The content is too long for a dialog.
     TooLong,
 }
 
-/// Returns a gate as a dialog with its whole content; `problem` is the reason for the last rejection.
+/// Returns a gate as a dialog with its complete content; `problem` is the reason for the last rejection.
 ///
 /// # Errors
-/// If the dialog cannot show the whole content.
+/// If the dialog cannot show the complete content.
 pub(in crate::contract) fn form(
     gate: &GateInfo,
     problem: Option<&str>,
-    knows_titles: bool,
+    supports_titles: bool,
 ) -> Result<ElicitRequestParams, NoDialog> {
     let schema = match &gate.form {
         Some(form) => visible_form(form)?,
@@ -53,7 +52,7 @@ pub(in crate::contract) fn form(
         }),
     };
     let mut requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).map_err(|_| NoDialog::Form)?;
-    if !knows_titles {
+    if !supports_titles {
         for (name, field) in &mut requested_schema.properties {
             if let Some(plain) = legacy_choice(&schema["properties"][name]) {
                 *field = plain;
@@ -61,7 +60,7 @@ pub(in crate::contract) fn form(
         }
     }
     let message = message(gate, problem);
-    // People also read the choices and the texts of fields, so these count towards the length.
+    // People also read the choices and the titles of fields, so these count towards the length.
     let full_text = format!("{message}\n{schema}");
     if gate.shortened
         || gate.masked
@@ -73,53 +72,54 @@ pub(in crate::contract) fn form(
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Returns a choice with titles in the form that clients before 2025-11-25 support.
+/// Returns a choice with titles in the form for clients before 2025-11-25.
 fn legacy_choice(field: &Value) -> Option<PrimitiveSchemaDefinition> {
     let choices = field.get("oneOf")?.as_array()?;
-    let texts = |key: &str| choices.iter().filter_map(|choice| Some(choice.get(key)?.as_str()?.to_owned())).collect();
-    let mut legacy_schema = LegacyEnumSchema::new(texts("const"));
-    let text = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
-    legacy_schema.enum_names = Some(texts("title"));
-    legacy_schema.title = text("title").map(Into::into);
-    legacy_schema.description = text("description").map(Into::into);
-    legacy_schema.default = text("default");
+    let strings = |key: &str| choices.iter().filter_map(|choice| Some(choice.get(key)?.as_str()?.to_owned())).collect();
+    let mut legacy_schema = LegacyEnumSchema::new(strings("const"));
+    let string = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
+    legacy_schema.enum_names = Some(strings("title"));
+    legacy_schema.title = string("title").map(Into::into);
+    legacy_schema.description = string("description").map(Into::into);
+    legacy_schema.default = string("default");
     Some(PrimitiveSchemaDefinition::Enum(EnumSchema::Legacy(legacy_schema)))
 }
 
-/// Returns a form whose texts contain nothing that a client would interpret, such as control characters or markup.
+/// Returns a form whose strings contain nothing that a client would interpret, such as control characters.
 ///
 /// # Errors
 /// If the value of a choice differs from the text shown for it.
 fn visible_form(form: &Value) -> Result<Value, NoDialog> {
-    fn show(name: &str, value: &mut Value) -> Result<(), NoDialog> {
+    fn make_visible(name: &str, value: &mut Value) -> Result<(), NoDialog> {
         match value {
             Value::String(text) if ["title", "description", "enumNames"].contains(&name) => *text = visible(text),
             Value::String(text) if visible(text) != *text => return Err(NoDialog::Form),
-            Value::Array(items) => items.iter_mut().try_for_each(|item| show(name, item))?,
+            Value::Array(items) => items.iter_mut().try_for_each(|item| make_visible(name, item))?,
             Value::Object(fields) => {
                 if fields.keys().any(|key| visible(key) != *key) {
                     return Err(NoDialog::Form);
                 }
-                fields.iter_mut().try_for_each(|(name, value)| show(name, value))?;
+                fields.iter_mut().try_for_each(|(name, value)| make_visible(name, value))?;
             }
             _ => {}
         }
         Ok(())
     }
-    let mut shown = form.clone();
-    show("", &mut shown)?;
-    Ok(shown)
+    let mut visible_form = form.clone();
+    make_visible("", &mut visible_form)?;
+    Ok(visible_form)
 }
 
 /// Returns the choices as shown, each different from the others.
 fn shown_choices(gate: &GateInfo) -> Vec<String> {
-    let shown: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
-    let numbered = |(index, text): (usize, &String)| match shown.iter().filter(|other| *other == text).count() {
+    let visible_choices: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
+    let numbered = |(index, text): (usize, &String)| match visible_choices.iter().filter(|other| *other == text).count()
+    {
         1 => text.clone(),
         // The choices differ only in invisible characters.
         _ => format!("{}: {text}", index + 1),
     };
-    shown.iter().enumerate().map(numbered).collect()
+    visible_choices.iter().enumerate().map(numbered).collect()
 }
 
 fn message(gate: &GateInfo, problem: Option<&str>) -> String {
@@ -129,10 +129,10 @@ fn message(gate: &GateInfo, problem: Option<&str>) -> String {
     }
     message.push_str(&visible_lines(&gate.prompt, ""));
     for (name, text) in gate.context_to_judge() {
-        let name = if name == "screen_content" { "The screen it is about" } else { name };
+        let label = if name == "screen_content" { "The screen in question" } else { name };
         match text.contains('\n') {
-            true => message.push_str(&format!("\n\n{}:\n{}", visible(name), visible_lines(&text, "| "))),
-            false => message.push_str(&format!("\n\n{}: {}", visible(name), visible(&text))),
+            true => message.push_str(&format!("\n\n{}:\n{}", visible(label), visible_lines(&text, "| "))),
+            false => message.push_str(&format!("\n\n{}: {}", visible(label), visible(&text))),
         }
     }
     gate.remarks().into_iter().for_each(|remark| message.push_str(&format!("\n\n({remark})")));
@@ -140,7 +140,7 @@ fn message(gate: &GateInfo, problem: Option<&str>) -> String {
     message
 }
 
-/// Returns the lines of a foreign text without anything that a client would interpret.
+/// Returns the lines of foreign text without anything that a client would interpret.
 fn visible_lines(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("{indent}{}", visible(line))).collect();
     lines.join("\n")
@@ -181,7 +181,7 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
 }
 
 const UNDECIDED: DialogOutcome =
-    DialogOutcome::LeftOpen("The dialog came back without a decision, and the gate is still open.");
+    DialogOutcome::LeftOpen("The dialog returned without a decision, and the gate is still open.");
 
 #[cfg(test)]
 mod tests {
@@ -200,7 +200,7 @@ mod tests {
     fn read_result(gate: &GateInfo, result: Value) -> Result<AnswerGate, &'static str> {
         match read(gate, serde_json::from_value(result).unwrap()) {
             DialogOutcome::Answered(answer) => Ok(answer),
-            DialogOutcome::LeftOpen(why) => Err(why),
+            DialogOutcome::LeftOpen(reason) => Err(reason),
         }
     }
 
@@ -229,67 +229,74 @@ mod tests {
     }
 
     #[test]
-    fn dialog_shows_its_full_subject_without_a_preselection() {
+    fn dialog_has_the_complete_context_and_no_default() {
         let mut gate = gate();
         let screen: String = (1..=20).map(|line| format!("line {line}\u{1b}[2J\n")).collect();
         gate.context.insert("screen_content".to_owned(), screen.into());
         gate.context.insert("command".to_owned(), "rm -rf /srv/data \u{202e}".into());
-        let shown = serde_json::to_value(form(&gate, Some("'x' is wrong"), true).unwrap()).unwrap();
-        let message = shown["message"].as_str().unwrap();
+        let dialog = serde_json::to_value(form(&gate, Some("'x' is wrong"), true).unwrap()).unwrap();
+        let message = dialog["message"].as_str().unwrap();
         assert!(
             message.starts_with(
-                "Your answer was not accepted: 'x' is wrong\n\nRelease?\n\nThe screen it is about:\n| line 1␛[2J\n| line 2"
+                "Your answer was not accepted: 'x' is wrong\n\nRelease?\n\nThe screen in question:\n| line 1␛[2J\n| line 2"
             ),
             "{message}"
         );
         assert!(message.ends_with("| line 20␛[2J\n\ncommand: rm -rf /srv/data ·\n\n(gate run_x/ask/1)"), "{message}");
-        let decision = &shown["requestedSchema"]["properties"]["decision"];
+        let decision = &dialog["requestedSchema"]["properties"]["decision"];
         assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
-        assert_eq!(shown["requestedSchema"]["required"], json!(["decision"]));
+        assert_eq!(dialog["requestedSchema"]["required"], json!(["decision"]));
     }
 
     #[test]
-    fn truncated_content_is_not_asked_in_a_dialog() {
-        let with = |text: String| {
+    fn long_or_shortened_content_has_no_dialog() {
+        let gate_with_plan = |text: String| {
             let mut gate = gate();
             gate.context.insert("plan".to_owned(), text.into());
             gate
         };
-        assert!(form(&with("step\n".repeat(40)), None, true).is_ok());
-        assert_eq!(form(&with("step\n".repeat(100)), None, true).unwrap_err(), NoDialog::TooLong);
-        assert_eq!(form(&with("x".repeat(5000)), None, true).unwrap_err(), NoDialog::TooLong);
+        assert!(form(&gate_with_plan("step\n".repeat(40)), None, true).is_ok());
+        assert_eq!(form(&gate_with_plan("step\n".repeat(100)), None, true).unwrap_err(), NoDialog::TooLong);
+        assert_eq!(form(&gate_with_plan("x".repeat(5000)), None, true).unwrap_err(), NoDialog::TooLong);
         let shortened = GateInfo { shortened: true, ..gate() };
         assert_eq!(form(&shortened, None, true).unwrap_err(), NoDialog::TooLong);
     }
 
     #[test]
-    fn form_shows_no_active_or_hidden_content() {
-        let with = |field: Value| {
+    fn form_has_no_control_or_hidden_characters() {
+        let form_with_field = |field: Value| {
             let schema = json!({"type": "object", "properties": {"place": field}});
             form(&GateInfo { form: Some(schema), choices: Vec::new(), ..gate() }, None, true)
         };
-        let shown = with(json!({"type": "string", "title": "Go\u{1b}[2J", "description": "a\u{202e}b"})).unwrap();
-        let shown = serde_json::to_value(shown).unwrap()["requestedSchema"]["properties"]["place"].clone();
-        assert_eq!((&shown["title"], &shown["description"]), (&json!("Go␛[2J"), &json!("a·b")));
-        assert_eq!(with(json!({"type": "string", "enum": ["yes", "yes\u{200b}"]})).unwrap_err(), NoDialog::Form);
-        let long = "x".repeat(5000);
-        assert_eq!(with(json!({"type": "string", "description": long})).unwrap_err(), NoDialog::TooLong);
-        let many = GateInfo { choices: vec!["x".repeat(5000), "no".to_owned()], ..gate() };
-        assert_eq!(form(&many, None, true).unwrap_err(), NoDialog::TooLong);
+        let params =
+            form_with_field(json!({"type": "string", "title": "Go\u{1b}[2J", "description": "a\u{202e}b"})).unwrap();
+        let field = serde_json::to_value(params).unwrap()["requestedSchema"]["properties"]["place"].clone();
+        assert_eq!((&field["title"], &field["description"]), (&json!("Go␛[2J"), &json!("a·b")));
+        assert_eq!(
+            form_with_field(json!({"type": "string", "enum": ["yes", "yes\u{200b}"]})).unwrap_err(),
+            NoDialog::Form
+        );
+        let long_text = "x".repeat(5000);
+        assert_eq!(
+            form_with_field(json!({"type": "string", "description": long_text})).unwrap_err(),
+            NoDialog::TooLong
+        );
+        let long_choice = GateInfo { choices: vec!["x".repeat(5000), "no".to_owned()], ..gate() };
+        assert_eq!(form(&long_choice, None, true).unwrap_err(), NoDialog::TooLong);
         assert_eq!(form(&GateInfo { masked: true, ..gate() }, None, true).unwrap_err(), NoDialog::TooLong);
     }
 
     #[test]
-    fn similar_choices_are_distinguished() {
+    fn identical_looking_choices_are_numbered() {
         let gate = GateInfo { choices: vec!["yes\u{200b}".to_owned(), "yes\u{200c}".to_owned()], ..gate() };
-        let shown = serde_json::to_value(form(&gate, None, true).unwrap()).unwrap();
-        assert_eq!(shown["requestedSchema"]["properties"]["decision"]["enum"], json!(["1: yes·", "2: yes·"]));
+        let dialog = serde_json::to_value(form(&gate, None, true).unwrap()).unwrap();
+        assert_eq!(dialog["requestedSchema"]["properties"]["decision"]["enum"], json!(["1: yes·", "2: yes·"]));
         let answer = read_result(&gate, json!({"action": "accept", "content": {"decision": "2: yes·"}})).unwrap();
         assert_eq!(answer.answer, "yes\u{200c}");
     }
 
     #[test]
-    fn form_matches_the_capabilities_of_each_client() {
+    fn titled_choices_depend_on_client_support() {
         let schema = json!({"type": "object", "required": ["place"], "properties": {
             "place": {"type": "string", "title": "Where", "oneOf": [{"const": "eu", "title": "Europe"}], "default": "eu"},
             "count": {"type": "integer", "minimum": 1, "default": 2},
@@ -298,10 +305,11 @@ mod tests {
             "mail": {"type": "string", "format": "email", "minLength": 3},
         }});
         let gate = GateInfo { form: Some(schema.clone()), choices: Vec::new(), ..gate() };
-        let shown =
-            |titles: bool| serde_json::to_value(form(&gate, None, titles).unwrap()).unwrap()["requestedSchema"].clone();
-        assert_eq!(shown(true), schema);
-        let place = &shown(false)["properties"]["place"];
+        let requested_schema = |supports_titles: bool| {
+            serde_json::to_value(form(&gate, None, supports_titles).unwrap()).unwrap()["requestedSchema"].clone()
+        };
+        assert_eq!(requested_schema(true), schema);
+        let place = &requested_schema(false)["properties"]["place"];
         assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu"]), &json!(["Europe"])));
         assert_eq!((&place["title"], &place["default"], place.get("oneOf")), (&json!("Where"), &json!("eu"), None));
     }

@@ -1,7 +1,7 @@
 //! Subscriptions to resources: the subscriber receives a notification of a changed resource, and reads it again.
 //!
-//! A task attaches to a terminal without input, or follows a run's events. It reconnects to the daemon as often as
-//! necessary, and ends with the subscription.
+//! A task attaches to a terminal without input, or follows a run's events. It reconnects to the daemon after each loss,
+//! and ends with the subscription.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::uri::Address;
 use crate::offer::Updates;
 
-/// The pauses between attempts to reconnect to the daemon. A subscription does not start a daemon.
+/// Pauses before attempts to reconnect to the daemon. A subscription does not start a daemon.
 const RETRY_PAUSES_MS: [u64; 8] = [10, 50, 250, 1000, 2000, 4000, 8000, 16_000];
 
-/// The resource of a subscription.
-enum Followed {
+/// A followed resource.
+enum FollowedResource {
     /// A terminal, by its id or name. It outlives a daemon.
     Terminal(String),
-    /// A run, and the number of the newest event that the subscriber already knows.
+    /// A run, and the number of the newest event that is known to the subscriber.
     Run { id: String, newest: u64 },
 }
 
@@ -33,22 +33,22 @@ enum Followed {
 /// If the daemon is unreachable.
 pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Updates>, AskError> {
     let mut followed = match Address::parse(uri) {
-        Some(Address::Terminal { id, .. }) => Followed::Terminal(id),
-        Some(Address::Run(id) | Address::Events { run: id, .. }) => Followed::Run { id, newest: 0 },
+        Some(Address::Terminal { id, .. }) => FollowedResource::Terminal(id),
+        Some(Address::Run(id) | Address::Events { run: id, .. }) => FollowedResource::Run { id, newest: 0 },
         Some(Address::Workflow(name)) => {
             // The daemon sends no event for an edit of a workflow's file, so no update ever arrives.
-            let known = daemon.call(DescribeWorkflow { name }).await?.name.is_some();
-            return Ok(known.then(|| mpsc::channel(1).1));
+            let exists = daemon.call(DescribeWorkflow { name }).await?.name.is_some();
+            return Ok(exists.then(|| mpsc::channel(1).1));
         }
         None => return Ok(None),
     };
     let Some(events) = followed.subscribe(&daemon.client().await?).await? else { return Ok(None) };
     let (sender, updates) = mpsc::channel(1);
-    tokio::spawn(notify_all(followed, events, daemon.clone(), sender));
+    tokio::spawn(notify_of_changes(followed, events, daemon.clone(), sender));
     Ok(Some(updates))
 }
 
-impl Followed {
+impl FollowedResource {
     /// Subscribes to the events; `None` if the resource does not exist.
     async fn subscribe(&mut self, client: &Client) -> Result<Option<Events>, CallError> {
         match self {
@@ -68,7 +68,7 @@ impl Followed {
         }
     }
 
-    /// Returns two flags: the event is a change, and it is the last event.
+    /// Records an event. Returns two flags: the event is a change, and it is the last event.
     fn apply_event(&mut self, event: Value) -> (bool, bool) {
         match self {
             Self::Terminal(_) => {
@@ -77,9 +77,9 @@ impl Followed {
             }
             Self::Run { newest, .. } => match serde_json::from_value::<RunEvent>(event) {
                 Ok(event) => {
-                    let is_news = event.seq > *newest;
+                    let is_change = event.seq > *newest;
                     *newest = (*newest).max(event.seq);
-                    (is_news, event.is_last())
+                    (is_change, event.is_last())
                 }
                 Err(_) => (false, false),
             },
@@ -93,7 +93,12 @@ fn notify(sender: &mpsc::Sender<()>) -> bool {
     !matches!(sender.try_send(()), Err(TrySendError::Closed(())))
 }
 
-async fn notify_all(mut followed: Followed, mut events: Events, daemon: ReconnectingClient, sender: mpsc::Sender<()>) {
+async fn notify_of_changes(
+    mut followed: FollowedResource,
+    mut events: Events,
+    daemon: ReconnectingClient,
+    sender: mpsc::Sender<()>,
+) {
     loop {
         loop {
             let event = tokio::select! {
@@ -101,8 +106,8 @@ async fn notify_all(mut followed: Followed, mut events: Events, daemon: Reconnec
                 () = sender.closed() => return,
             };
             let Some(event) = event else { break };
-            let (is_news, is_last) = followed.apply_event(event);
-            if (is_news && !notify(&sender)) || is_last {
+            let (is_change, is_last) = followed.apply_event(event);
+            if (is_change && !notify(&sender)) || is_last {
                 return;
             }
         }
@@ -119,7 +124,7 @@ async fn notify_all(mut followed: Followed, mut events: Events, daemon: Reconnec
     }
 }
 
-async fn resubscribe(followed: &mut Followed, daemon: &ReconnectingClient) -> Option<Events> {
+async fn resubscribe(followed: &mut FollowedResource, daemon: &ReconnectingClient) -> Option<Events> {
     for pause in RETRY_PAUSES_MS {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if let Ok(client) = daemon.running().await

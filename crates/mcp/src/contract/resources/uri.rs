@@ -27,7 +27,7 @@ pub(super) enum Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Screen,
-    /// The output, from a position on.
+    /// The output, starting at a position.
     History {
         offset: Option<u64>,
     },
@@ -83,7 +83,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Encodes a name as a part of a URI: all but unreserved characters as bytes in hexadecimal (RFC 3986, section 2.1).
+/// Percent-encodes a name as a part of a URI (RFC 3986, section 2.1).
 fn encode(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_is_read_as_written() {
+    fn addresses_are_parsed_and_formatted() {
         for (uri, address) in [
             ("terminal://t1/screen", Address::terminal("t1", Part::Screen)),
             ("terminal://my%20shell%2F1/history", Address::terminal("my shell/1", Part::History { offset: None })),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_address_is_rejected() {
+    fn invalid_addresses_are_rejected() {
         for uri in [
             "",
             "terminal://",

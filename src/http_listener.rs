@@ -87,7 +87,7 @@ impl ListenOptions {
             hosts: defaults.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
             origins: defaults.origins.into_iter().chain(options.allowed_origins).collect(),
             max_body_bytes: MAX_BODY_BYTES,
-            shutdown: server.ended(),
+            shutdown: server.shutdown_token(),
         };
         let server = server.with_service("/mcp", http_service(client_for(paths, "mcp")?, mcp));
         Ok(HttpListener {

@@ -1,6 +1,6 @@
 //! Admission of requests: checks the server's name in the request, the origin of the page, and the token.
 //!
-//! A page in a browser on this machine can send requests to any local port. The name in `Host` must therefore be a name
+//! A page in a browser on this computer can send requests to any local port. The name in `Host` must therefore be a name
 //! of this server: a page that uses DNS rebinding sends another name. An `Origin`, which only browsers send, must be
 //! allowed. The server checks the token last.
 
@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use crate::refusal::Refusal;
 use crate::token::Token;
 
-/// Checks of requests.
+/// Checks for requests.
 #[derive(Debug)]
 pub(crate) struct Admission {
     token: Token,
@@ -57,8 +57,8 @@ impl HostName {
 /// An invalid name or origin in the options.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidName {
-    /// The text is not the name of a host.
-    #[error("'{0}' is not the name of a host, such as steplatch.example or steplatch.example:443")]
+    /// The text is not a host name.
+    #[error("'{0}' is not a host name, such as steplatch.example or steplatch.example:443")]
     Host(String),
     /// The text is not an origin.
     #[error("'{0}' is not an origin, such as https://page.example or http://localhost:3000")]
@@ -157,7 +157,7 @@ impl Admission {
     }
 
     /// Returns the origin of the page if the request names this server `localhost`. Only at that name, pages are a
-    /// secure context and cookies stay on this machine.
+    /// secure context and cookies stay on this computer.
     pub(crate) fn page_origin(&self, headers: &HeaderMap) -> Option<String> {
         let authority = headers.get(HOST)?.to_str().ok()?.to_ascii_lowercase();
         (HostName::parse(&authority)?.host == "localhost").then(|| format!("http://{authority}"))
@@ -176,7 +176,7 @@ impl Admission {
         let Some((scheme, token)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
             return Caller::Unknown;
         };
-        let is_known_scheme = ["bearer", "api-key"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        let is_known_scheme = ["bearer", "api-key"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
         if is_known_scheme && self.token.matches(token.trim()) { Caller::Token } else { Caller::Unknown }
     }
 
@@ -220,7 +220,7 @@ mod tests {
     fn admission() -> Admission {
         let hosts = ["steplatch.example".to_owned(), "other.example:8443".to_owned()];
         let origins = ["https://page.example/".to_owned()];
-        Admission::new(Token::from_text(TOKEN, "it").unwrap(), "10.0.0.5", 7878, &hosts, &origins).unwrap()
+        Admission::new(Token::from_text(TOKEN, "the token").unwrap(), "10.0.0.5", 7878, &hosts, &origins).unwrap()
     }
 
     fn request(headers: &[(&str, &str)]) -> Request {
@@ -232,16 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_this_server_are_answered() {
+    fn only_requests_to_names_of_this_server_are_admitted() {
         let admission = admission();
-        for good in
+        for allowed in
             ["127.0.0.1:7878", "localhost:7878", "LOCALHOST:7878", "[::1]:7878", "10.0.0.5:7878", "steplatch.example"]
         {
-            assert!(admission.check_names(&request(&[("host", good)])).is_ok(), "{good}");
+            assert!(admission.check_names(&request(&[("host", allowed)])).is_ok(), "{allowed}");
         }
         assert!(admission.check_names(&request(&[("host", "steplatch.example.:444")])).is_ok());
         assert!(admission.check_names(&request(&[("host", "other.example:8443")])).is_ok());
-        for bad in [
+        for forbidden in [
             "evil.example:7878",
             "127.0.0.1",
             "localhost:7879",
@@ -251,25 +251,25 @@ mod tests {
             "",
             ":7878",
         ] {
-            assert!(admission.check_names(&request(&[("host", bad)])).is_err(), "{bad}");
+            assert!(admission.check_names(&request(&[("host", forbidden)])).is_err(), "{forbidden}");
         }
         assert!(admission.check_names(&request(&[])).is_err(), "a request without a host name is refused");
-        let two = [("host", "localhost:7878"), ("host", "evil.example")];
-        assert!(admission.check_names(&request(&two)).is_err());
+        let two_hosts = [("host", "localhost:7878"), ("host", "evil.example")];
+        assert!(admission.check_names(&request(&two_hosts)).is_err());
         let mut proxied = request(&[("host", "localhost:7878")]);
         *proxied.uri_mut() = "http://evil.example/".parse().unwrap();
         assert!(admission.check_names(&proxied).is_err());
     }
 
     #[test]
-    fn pages_of_other_origins_may_not_ask() {
+    fn pages_of_other_origins_are_refused() {
         let admission = admission();
-        let from =
+        let is_allowed =
             |origin: &str| admission.check_names(&request(&[("host", "localhost:7878"), ("origin", origin)])).is_ok();
-        for good in ["http://localhost:7878", "http://127.0.0.1:7878", "http://[::1]:7878", "https://page.example"] {
-            assert!(from(good), "{good}");
+        for allowed in ["http://localhost:7878", "http://127.0.0.1:7878", "http://[::1]:7878", "https://page.example"] {
+            assert!(is_allowed(allowed), "{allowed}");
         }
-        for bad in [
+        for forbidden in [
             "null",
             "http://localhost:3000",
             "https://localhost:7878",
@@ -277,35 +277,41 @@ mod tests {
             "https://evil.example",
             "",
         ] {
-            assert!(!from(bad), "{bad}");
+            assert!(!is_allowed(forbidden), "{forbidden}");
         }
     }
 
     #[test]
-    fn the_token_comes_as_bearer_or_as_api_key() {
+    fn token_is_accepted_as_bearer_or_api_key() {
         let admission = admission();
-        let with = |value: &str| admission.caller(request(&[("authorization", value)]).headers());
-        for good in [format!("Bearer {TOKEN}"), format!("bearer {TOKEN}"), format!("Api-Key {TOKEN}")] {
-            assert_eq!(with(&good), Caller::Token, "{good}");
+        let caller_with = |value: &str| admission.caller(request(&[("authorization", value)]).headers());
+        for valid in [format!("Bearer {TOKEN}"), format!("bearer {TOKEN}"), format!("Api-Key {TOKEN}")] {
+            assert_eq!(caller_with(&valid), Caller::Token, "{valid}");
         }
-        for bad in [
+        for invalid in [
             TOKEN.to_owned(),
             format!("Basic {TOKEN}"),
             format!("Bearer {TOKEN}x"),
             "Bearer".to_owned(),
             "Bearer ".to_owned(),
         ] {
-            assert_eq!(with(&bad), Caller::Unknown, "{bad}");
+            assert_eq!(caller_with(&invalid), Caller::Unknown, "{invalid}");
         }
-        let two = [("authorization", "Bearer no"), ("authorization", "Bearer 0123456789abcdef")];
-        assert_eq!(admission.caller(request(&two).headers()), Caller::Unknown);
+        let two_headers = [("authorization", "Bearer no"), ("authorization", "Bearer 0123456789abcdef")];
+        assert_eq!(admission.caller(request(&two_headers).headers()), Caller::Unknown);
     }
 
     #[test]
-    fn names_that_cannot_be_meant_are_refused() {
+    fn invalid_names_in_options_are_refused() {
         let new = |hosts: &[&str], origins: &[&str]| {
-            let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-            Admission::new(Token::from_text(TOKEN, "it").unwrap(), "127.0.0.1", 1, &own(hosts), &own(origins))
+            let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            Admission::new(
+                Token::from_text(TOKEN, "the token").unwrap(),
+                "127.0.0.1",
+                1,
+                &strings(hosts),
+                &strings(origins),
+            )
         };
         assert!(new(&["a.example"], &["http://b.example:3000"]).is_ok());
         assert!(new(&["a.example:no"], &[]).is_err());

@@ -14,7 +14,7 @@ use steplatch_protocol::Peer;
 
 use crate::admission::Caller;
 use crate::app::App;
-use crate::carry_out::{RequestInput, RouteHandler};
+use crate::execute::{RequestInput, RouteHandler};
 use crate::refusal::Refusal;
 use crate::route::{BASE, Method, ROUTES};
 use crate::{dialect, health, metrics, openapi, stream};
@@ -39,13 +39,13 @@ pub(crate) fn routes() -> Router<Arc<App>> {
             Method::Put => MethodFilter::PUT,
             Method::Delete => MethodFilter::DELETE,
         };
-        let answer = move |State(app): State<Arc<App>>,
-                           path: Result<RawPathParams, RawPathParamsRejection>,
-                           query: Result<Query<Vec<(String, String)>>, QueryRejection>,
-                           peer: Option<Extension<Peer>>,
-                           Extension(caller): Extension<Caller>,
-                           headers: HeaderMap,
-                           body: Bytes| {
+        let handle_request = move |State(app): State<Arc<App>>,
+                                   path: Result<RawPathParams, RawPathParamsRejection>,
+                                   query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+                                   peer: Option<Extension<Peer>>,
+                                   Extension(caller): Extension<Caller>,
+                                   headers: HeaderMap,
+                                   body: Bytes| {
             let handler = handler.clone();
             async move {
                 let path = path.map_err(|error| Refusal::invalid(error.body_text()))?;
@@ -53,10 +53,10 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 let peer = peer.map(|Extension(peer)| peer);
                 let daemon = app.projects.client(&app.daemon, &headers).await?;
-                handler.answer(&daemon, RequestInput { path, query, headers, body, peer, caller }).await
+                handler.execute(&daemon, RequestInput { path, query, headers, body, peer, caller }).await
             }
         };
-        router = router.route(&route.address(), on(filter, answer));
+        router = router.route(&route.address(), on(filter, handle_request));
     }
     router
 }

@@ -1,8 +1,8 @@
 //! The open connections, up to a limit.
 //!
-//! Above the limit, a new connection replaces the connection with the longest idle time; connections without
-//! credentials are replaced first. A connection with a request in progress is never replaced. Idle connections
-//! therefore cannot block other clients.
+//! Above the limit, a new connection replaces the one with the longest idle time; connections without credentials are
+//! replaced first. A connection with a request in progress is never replaced, so idle connections cannot block other
+//! clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     /// Number of requests in progress.
     requests: AtomicUsize,
     idle_since: Mutex<Instant>,
-    /// True if one of its requests had credentials.
+    /// True if a request had credentials.
     is_known: AtomicBool,
     /// Notified when the head of the first request has arrived.
     pub(crate) first_request: Notify,
@@ -131,30 +131,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quietest_replaced_and_who_is_answered_does_not() {
+    fn longest_idle_connection_is_replaced_but_never_a_busy_one() {
         let connections = Connections::new(3);
         let (first, second, third) =
             (connections.open_slot().unwrap(), connections.open_slot().unwrap(), connections.open_slot().unwrap());
         first.connection.mark_known();
-        let answering = second.connection.begin_request();
+        let request_guard = second.connection.begin_request();
         let fourth = connections.open_slot().unwrap();
         assert!(third.connection.replaced.is_cancelled(), "a connection without credentials is replaced first");
-        let _fifth = connections.open_slot().unwrap();
+        let fifth = connections.open_slot().unwrap();
         assert!(fourth.connection.replaced.is_cancelled() && !first.connection.replaced.is_cancelled());
-        let _asked = (first.connection.begin_request(), _fifth.connection.begin_request());
-        assert!(connections.open_slot().is_none(), "all are being answered");
-        drop(answering);
+        let _request_guards = (first.connection.begin_request(), fifth.connection.begin_request());
+        assert!(connections.open_slot().is_none(), "all connections have a request in progress");
+        drop(request_guard);
         assert!(connections.open_slot().is_some());
         assert!(second.connection.replaced.is_cancelled());
     }
 
     #[test]
-    fn a_place_is_free_once_its_connection_is_gone() {
+    fn slot_is_free_once_its_connection_is_closed() {
         let connections = Connections::new(1);
-        let one = connections.open_slot().unwrap();
-        let _answering = one.connection.begin_request();
+        let slot = connections.open_slot().unwrap();
+        let _request_guard = slot.connection.begin_request();
         assert!(connections.open_slot().is_none());
-        drop(one);
+        drop(slot);
         assert_eq!(connections.count(), 0);
         assert!(connections.open_slot().is_some());
     }

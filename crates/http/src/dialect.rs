@@ -1,8 +1,8 @@
 //! Server side of the protocol of remote workflow services, with which other instances discover and run workflows.
 //!
-//! Its four addresses use the same verbs as the API. The list has the proven workflows of the library. A run has other
-//! field names and formats: states in upper case, times in milliseconds since 1970. A run that waits at a gate is
-//! RUNNING, with the question in `output.pending_gate`.
+//! The four addresses use the same verbs as the API. The list has the proven workflows of the library. A run has other
+//! field names and formats than in the API: states in upper case, times in milliseconds since 1970. A run that waits at
+//! a gate is RUNNING, with the question in `output.pending_gate`.
 
 use std::sync::Arc;
 
@@ -21,40 +21,40 @@ use steplatch_protocol::{
 };
 
 use crate::app::App;
-use crate::carry_out::{idempotency_key, parse_body};
+use crate::execute::{idempotency_key, parse_body};
 use crate::refusal::Refusal;
 
-/// The base address.
+/// Base address of the protocol.
 pub(crate) const BASE: &str = "/api/v1/service/workflows";
 
-/// Default number of entries of a page.
+/// Default number of entries per page.
 const DEFAULT_PAGE_SIZE: usize = 50;
 
-/// Maximum number of entries of a page.
+/// Maximum number of entries per page.
 const MAX_PAGE_SIZE: usize = 200;
 
 /// A workflow that clients can start.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct OfferedWorkflow {
-    /// Its id, for /{id}/start
+    /// Id of the workflow, for /{id}/start
     id: String,
-    /// Its name
+    /// Name of the workflow
     name: String,
-    /// The same as name
+    /// Same as name
     title: String,
-    /// Its purpose
+    /// Description of the workflow
     description: String,
-    /// Its category
+    /// Category of the workflow
     category: String,
-    /// Its version
+    /// Version of the workflow
     version: String,
     /// sync if the client should wait for the end of the run, otherwise async
     #[serde(rename = "executionType")]
     execution_type: &'static str,
-    /// JSON Schema of its input
+    /// JSON Schema of the input
     #[serde(rename = "inputSchema")]
     input_schema: Map<String, Value>,
-    /// The same as inputSchema
+    /// Same as inputSchema
     inputs: Map<String, Value>,
 }
 
@@ -81,21 +81,21 @@ pub(crate) enum List {
     Page(Page),
 }
 
-/// Requested page. Without one, the reply has all entries.
+/// The requested page. Without one, the reply has all entries.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WantedPage {
+pub(crate) struct PageQuery {
     /// Number of the page, from 1
     #[serde(default)]
     #[schemars(range(min = 1))]
     page: Option<usize>,
-    /// Number of entries of a page (default 50)
+    /// Number of entries per page (default 50)
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
     page_size: Option<usize>,
 }
 
-/// Start of a run.
+/// A request to start a run.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Start {
     /// The input, valid for the workflow's schema
@@ -103,7 +103,7 @@ pub(crate) struct Start {
     input: Map<String, Value>,
     /// Client that starts the run; ignored
     #[serde(default)]
-    #[expect(dead_code, reason = "others send it, so it is documented")]
+    #[expect(dead_code, reason = "other instances send it, so it is documented")]
     source: Option<String>,
 }
 
@@ -131,12 +131,12 @@ pub(crate) struct Status {
     /// The run
     #[serde(rename = "workflowInstanceId")]
     workflow_instance_id: String,
-    /// The workflow: the same as workflow_id
+    /// The workflow: same as workflow_id
     #[serde(rename = "originalWorkflowId")]
     original_workflow_id: String,
     /// Input of the run; secrets are hidden
     input: Map<String, Value>,
-    /// Output of the run: result, final_state, error; pending_gate while it waits; otherwise null while it runs
+    /// Output of the run: result, final_state, error; pending_gate while it waits; otherwise null while it continues
     output: Option<Map<String, Value>>,
     #[serde(flatten)]
     snake: SnakeTimes,
@@ -152,11 +152,11 @@ pub(crate) struct Status {
 struct SnakeTimes {
     /// Time at which the run was created
     create_time: Option<i64>,
-    /// Time of its last known change
+    /// Time of the last known change
     update_time: Option<i64>,
-    /// Time of its start
+    /// Start time
     start_time: Option<i64>,
-    /// Time of its end; missing while it runs
+    /// End time; missing while the run continues
     #[serde(skip_serializing_if = "Option::is_none")]
     end_time: Option<i64>,
 }
@@ -165,22 +165,22 @@ struct SnakeTimes {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct CamelTimes {
-    /// The same as create_time
+    /// Same as create_time
     create_time: Option<i64>,
-    /// The same as start_time
+    /// Same as start_time
     start_time: Option<i64>,
-    /// The same as update_time
+    /// Same as update_time
     update_time: Option<i64>,
-    /// The same as end_time; null while it runs
+    /// Same as end_time; null while the run continues
     end_time: Option<i64>,
 }
 
-/// Result of a cancel.
+/// Result of a cancellation.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Cancelled {
+pub(crate) struct CancelReply {
     /// True if the run has ended
     success: bool,
-    /// Its current state
+    /// Current state of the run
     status: &'static str,
     /// Description of the result
     message: String,
@@ -223,9 +223,9 @@ impl OfferedWorkflow {
 /// Lists the workflows that can be started.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    query: Result<Query<WantedPage>, QueryRejection>,
+    query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Json<List>, Refusal> {
-    let Query(WantedPage { page, page_size }) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let Query(PageQuery { page, page_size }) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let size = page_size.unwrap_or(DEFAULT_PAGE_SIZE);
     if page == Some(0) || !(1..=MAX_PAGE_SIZE).contains(&size) {
         return Err(Refusal::invalid(format!("page must be at least 1, and page_size must be 1 to {MAX_PAGE_SIZE}")));
@@ -270,7 +270,7 @@ pub(crate) async fn start(
     });
     let reply = reply.await?;
     if reply.run_id.is_empty() {
-        let error = reply.error.unwrap_or_else(|| "The workflow could not be started".to_owned());
+        let error = reply.error.unwrap_or_else(|| "Failed to start the workflow".to_owned());
         let workflow = app.daemon.call(DescribeWorkflow { name: workflow_id }).await?;
         return Err(match workflow.success || workflow.file.is_some() {
             true => Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", error),
@@ -305,11 +305,11 @@ pub(crate) async fn status(
 }
 
 fn to_status(run: RunRecord, reply: Option<RunReply>) -> Status {
-    let began = parse_milliseconds(&run.started_at);
-    let ended = run.completed_at.as_deref().and_then(parse_milliseconds);
+    let start_time = parse_milliseconds(&run.started_at);
+    let end_time = run.completed_at.as_deref().and_then(parse_milliseconds);
     let changes = run.pending_gates.iter().map(|gate| gate.created_at.as_str());
     let changes = changes.chain(run.paused.iter().map(|pause| pause.since.as_str()));
-    let changed = changes.filter_map(parse_milliseconds).chain(began).chain(ended).max();
+    let update_time = changes.filter_map(parse_milliseconds).chain(start_time).chain(end_time).max();
     let output = match reply {
         Some(reply) => Some(to_output(reply, run.error)),
         None => run.pending_gate.map(|gate| Map::from_iter([("pending_gate".to_owned(), json!(gate))])),
@@ -325,13 +325,13 @@ fn to_status(run: RunRecord, reply: Option<RunReply>) -> Status {
             _ => run.params,
         }),
         output,
-        snake: SnakeTimes { create_time: began, update_time: changed, start_time: began, end_time: ended },
-        camel: CamelTimes { create_time: began, start_time: began, update_time: changed, end_time: ended },
-        execution_duration: ended.zip(began).map(|(ended, began)| ended.saturating_sub(began).max(0)),
+        snake: SnakeTimes { create_time: start_time, update_time, start_time, end_time },
+        camel: CamelTimes { create_time: start_time, start_time, update_time, end_time },
+        execution_duration: end_time.zip(start_time).map(|(end, start)| end.saturating_sub(start).max(0)),
     }
 }
 
-/// Returns the output of a run that has ended.
+/// Returns the output of a finished run.
 fn to_output(reply: RunReply, error: Option<String>) -> Map<String, Value> {
     let mut output = Map::new();
     if reply.status == "completed" {
@@ -349,10 +349,11 @@ fn to_output(reply: RunReply, error: Option<String>) -> Map<String, Value> {
 
 /// Removes the variable `input` that a machine adds to its input, beside one variable for each field.
 fn remove_input_variable(mut input: Map<String, Value>) -> Map<String, Value> {
-    let whole = input.get("input").and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());
-    if let Some(Value::Object(whole)) = whole
-        && input.len() == whole.len() + 1
-        && whole.keys().all(|name| input.contains_key(name))
+    let original_input =
+        input.get("input").and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if let Some(Value::Object(fields)) = original_input
+        && input.len() == fields.len() + 1
+        && fields.keys().all(|name| input.contains_key(name))
     {
         input.shift_remove("input");
     }
@@ -368,10 +369,11 @@ pub(crate) async fn cancel(
     find_record(&app, &workflow, run_id.clone()).await?;
     let reply = app.daemon.call(CancelWorkflow { run_id }).await?;
     if !reply.success {
-        let error = reply.error.unwrap_or_else(|| "The run could not be cancelled".to_owned());
+        let error = reply.error.unwrap_or_else(|| "Failed to cancel the run".to_owned());
         return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
     }
-    Ok(Json(Cancelled { success: true, status: protocol_status(&reply.state), message: reply.message }).into_response())
+    Ok(Json(CancelReply { success: true, status: protocol_status(&reply.state), message: reply.message })
+        .into_response())
 }
 
 #[cfg(test)]
@@ -391,64 +393,66 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_waits_is_running_and_shows_its_question() {
+    fn waiting_run_is_running_with_its_pending_gate() {
         let gate = GateInfo {
             prompt: "Publish?".to_owned(),
             created_at: "2026-01-31T12:00:03.000Z".to_owned(),
             ..GateInfo::default()
         };
         let record = RunRecord { pending_gates: vec![gate.clone()], pending_gate: Some(gate), ..run("waiting") };
-        let told = serde_json::to_value(to_status(record, None)).unwrap();
+        let status = serde_json::to_value(to_status(record, None)).unwrap();
         assert_eq!(
-            (&told["status"], &told["output"]["pending_gate"]["prompt"]),
+            (&status["status"], &status["output"]["pending_gate"]["prompt"]),
             (&json!("RUNNING"), &json!("Publish?"))
         );
-        assert_eq!(told["startTime"], 1_769_860_800_250_i64);
-        assert_eq!((&told["updateTime"], &told["endTime"]), (&json!(1_769_860_803_000_i64), &Value::Null));
-        let told = serde_json::to_value(to_status(run("pending"), None)).unwrap();
-        assert_eq!((&told["status"], &told["output"]), (&json!("RUNNING"), &Value::Null));
+        assert_eq!(status["startTime"], 1_769_860_800_250_i64);
+        assert_eq!((&status["updateTime"], &status["endTime"]), (&json!(1_769_860_803_000_i64), &Value::Null));
+        let status = serde_json::to_value(to_status(run("pending"), None)).unwrap();
+        assert_eq!((&status["status"], &status["output"]), (&json!("RUNNING"), &Value::Null));
     }
 
     // Document 004, lines 188-196: create_time, update_time, status, end_time?, start_time, workflow_id, input, output.
     #[test]
-    fn a_status_has_the_documented_fields_in_both_spellings() {
-        let told = serde_json::to_value(to_status(run("running"), None)).unwrap();
+    fn status_has_the_documented_fields_in_both_spellings() {
+        let status = serde_json::to_value(to_status(run("running"), None)).unwrap();
         for name in ["create_time", "update_time", "start_time", "createTime", "updateTime", "startTime"] {
-            assert_eq!(told[name], 1_769_860_800_250_i64, "{name}: {told}");
+            assert_eq!(status[name], 1_769_860_800_250_i64, "{name}: {status}");
         }
-        assert!(told.get("end_time").is_none() && told["endTime"].is_null(), "{told}");
-        assert_eq!((&told["workflow_id"], &told["originalWorkflowId"]), (&json!("release"), &json!("release")));
-        let ended = RunRecord { completed_at: Some("2026-01-31T12:00:01.000Z".to_owned()), ..run("failed") };
-        let told = serde_json::to_value(to_status(ended, Some(RunReply::default()))).unwrap();
+        assert!(status.get("end_time").is_none() && status["endTime"].is_null(), "{status}");
+        assert_eq!((&status["workflow_id"], &status["originalWorkflowId"]), (&json!("release"), &json!("release")));
+        let finished_run = RunRecord { completed_at: Some("2026-01-31T12:00:01.000Z".to_owned()), ..run("failed") };
+        let status = serde_json::to_value(to_status(finished_run, Some(RunReply::default()))).unwrap();
         assert_eq!(
-            (&told["end_time"], &told["endTime"]),
+            (&status["end_time"], &status["endTime"]),
             (&json!(1_769_860_801_000_i64), &json!(1_769_860_801_000_i64))
         );
     }
 
     #[test]
-    fn the_output_is_what_came_of_the_run() {
+    fn output_has_the_result_or_the_error() {
         let record = || RunRecord { completed_at: Some("2026-01-31T12:00:01.000Z".to_owned()), ..run("completed") };
-        let done = RunReply { status: "completed".to_owned(), result: Some(json!([1])), ..RunReply::default() };
-        let told = serde_json::to_value(to_status(record(), Some(done))).unwrap();
-        assert_eq!(told["output"], json!({"result": [1]}));
-        assert_eq!(told["executionDuration"], 750);
-        let failed = RunReply {
+        let completed_reply =
+            RunReply { status: "completed".to_owned(), result: Some(json!([1])), ..RunReply::default() };
+        let status = serde_json::to_value(to_status(record(), Some(completed_reply))).unwrap();
+        assert_eq!(status["output"], json!({"result": [1]}));
+        assert_eq!(status["executionDuration"], 750);
+        let failed_reply = RunReply {
             status: "failed".to_owned(),
             final_state: Some("build".to_owned()),
             error: Some("make ended with 2".to_owned()),
             ..RunReply::default()
         };
-        let told = serde_json::to_value(to_status(RunRecord { state: "failed".to_owned(), ..record() }, Some(failed)));
-        assert_eq!(told.unwrap()["output"], json!({"final_state": "build", "error": "make ended with 2"}));
+        let status =
+            serde_json::to_value(to_status(RunRecord { state: "failed".to_owned(), ..record() }, Some(failed_reply)));
+        assert_eq!(status.unwrap()["output"], json!({"final_state": "build", "error": "make ended with 2"}));
     }
 
     #[test]
-    fn the_input_is_told_as_it_was_given() {
-        let read = |value: Value| remove_input_variable(serde_json::from_value(value).unwrap());
-        let given = read(json!({"version": "1.2", "input": r#"{"version":"1.2"}"#}));
-        assert_eq!(Value::Object(given), json!({"version": "1.2"}));
-        let own = read(json!({"version": "1.2", "input": "a text of its own"}));
-        assert_eq!(own.len(), 2);
+    fn duplicate_input_variable_is_removed() {
+        let without_duplicate = |value: Value| remove_input_variable(serde_json::from_value(value).unwrap());
+        let input = without_duplicate(json!({"version": "1.2", "input": r#"{"version":"1.2"}"#}));
+        assert_eq!(Value::Object(input), json!({"version": "1.2"}));
+        let input = without_duplicate(json!({"version": "1.2", "input": "another value"}));
+        assert_eq!(input.len(), 2);
     }
 }

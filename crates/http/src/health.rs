@@ -17,9 +17,9 @@ use crate::app::App;
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Health {
-    /// True if requests can be performed
+    /// True if requests can be executed
     success: bool,
-    /// ok; degraded if a remote service does not answer; unavailable if the daemon does not answer
+    /// ok; degraded if a remote service does not respond; unavailable if the daemon does not respond
     status: &'static str,
     /// Version of this server
     version: Option<&'static str>,
@@ -31,9 +31,9 @@ pub(crate) struct Health {
     connections: Option<usize>,
     /// Number of clients that follow a run
     event_streams: Option<usize>,
-    /// Error that prevents a report
+    /// Error message, if the daemon does not respond
     error: Option<String>,
-    /// Code of the error
+    /// Error code
     code: Option<&'static str>,
 }
 

@@ -2,15 +2,15 @@
 //!
 //! Owns the API over a network socket: the admission of requests, the table of routes and its OpenAPI document, the
 //! events of runs as server-sent events, the protocol of remote workflow services, health and metrics, and the page for
-//! browsers. The daemon answers the verb of every route. This process has no state and may be killed at any time.
+//! browsers. The daemon executes the verb of every route. This process has no state and may be killed at any time.
 //! Clients do not notice a restart of the daemon.
 
 mod admission;
 mod api;
 mod app;
-mod carry_out;
 mod connections;
 mod dialect;
+mod execute;
 mod health;
 mod live;
 mod metrics;

@@ -30,7 +30,7 @@ use holds::Holds;
 use lists::Lists;
 use tab::Tab;
 
-/// Maximum length of a tab's message, in bytes.
+/// Maximum message length, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// State that all tabs share.
@@ -63,14 +63,14 @@ pub(crate) async fn upgrade(
     }
     // Check the cookie first: a socket costs far more than this request.
     let cookies = login::session_cookies(&headers, app.port);
-    match login::knows_cookie(&app, &cookies).await {
+    match login::has_session_cookie(&app, &cookies).await {
         Ok(true) => {}
         Ok(false) => return Refusal::unauthorized().into_response(),
         Err(error) => return Refusal::from(error).into_response(),
     }
     let tasks = app.tasks.clone();
     upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
-        // The connection keeps its slot and counts as busy while the socket is open.
+        // The connection keeps its slot, and counts as busy, while the socket is open.
         let guard = slot.connection.begin_request();
         tasks.track_future(async move {
             Tab::serve(app, socket, cookies, Peer(address)).await;

@@ -18,7 +18,7 @@ use steplatch_protocol::{GetMetrics, Histogram, Metric, MetricKind, Sample};
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// Upper bounds of the buckets of durations, in seconds.
+/// Upper bounds of the duration buckets, in seconds.
 const BUCKET_SECONDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 
 /// Counts and durations of requests, by route. The table of routes bounds the number of series.
@@ -72,7 +72,7 @@ impl Metrics {
                 MetricKind::Histogram,
                 durations,
             ),
-            metric("steplatch_http_requests_total", "Answered requests", MetricKind::Counter, requests),
+            metric("steplatch_http_requests_total", "Completed requests", MetricKind::Counter, requests),
         ]
     }
 }
@@ -86,7 +86,7 @@ pub(crate) async fn report_metrics(State(app): State<Arc<App>>) -> Result<Respon
     let reply = app.daemon.call(GetMetrics {}).await;
     let is_reachable = reply.is_ok();
     if let Err(error) = &reply {
-        tracing::warn!(%error, "the metrics of the daemon are omitted");
+        tracing::warn!(%error, "failed to get the metrics of the daemon");
     }
     let mut metrics = reply.map(|reply| reply.metrics).unwrap_or_default();
     metrics.extend(app.metrics.collect());
@@ -98,7 +98,7 @@ pub(crate) async fn report_metrics(State(app): State<Arc<App>>) -> Result<Respon
     ));
     metrics.push(Metric::gauge(
         "steplatch_daemon_up",
-        "1 if the daemon answers, otherwise 0",
+        "1 if the daemon responds, otherwise 0",
         f64::from(u8::from(is_reachable)),
     ));
     metrics.sort_by(|left, right| left.name.cmp(&right.name));
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_as_monitors_read_them() {
+    fn metrics_use_prometheus_text_format() {
         let labels = BTreeMap::from([("remote".to_owned(), "a \"b\"\\\n".to_owned())]);
         let metrics = [
             metric("steplatch_runs_total", "Runs\nso far", MetricKind::Counter, vec![Sample::new("", labels, 3.0)]),
@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn buckets_hold_all_that_took_no_longer_and_foreign_methods_are_one() {
+    fn buckets_are_cumulative_and_unknown_methods_share_a_label() {
         let metrics = Metrics::default();
         for millis in [1, 2, 70_000] {
             metrics.record_response(&Method::GET, "/x", StatusCode::OK, Duration::from_millis(millis));
         }
-        for made_up in ["BREW", "WHEN"] {
-            let method = Method::from_bytes(made_up.as_bytes()).unwrap();
+        for unknown_method in ["BREW", "WHEN"] {
+            let method = Method::from_bytes(unknown_method.as_bytes()).unwrap();
             metrics.record_response(&method, "/x", StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
         }
         let text = format_metrics(&metrics.collect());
@@ -183,7 +183,7 @@ mod tests {
             r#"steplatch_http_requests_total{method="GET",route="/x",status="200"} 3"#,
             r#"steplatch_http_requests_total{method="other",route="/x",status="405"} 2"#,
         ] {
-            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+            assert!(text.lines().any(|actual| actual == line), "{line}\n{text}");
         }
     }
 }

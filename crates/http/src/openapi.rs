@@ -1,7 +1,7 @@
-//! Document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
+//! The document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
 //!
-//! Generated from the table of routes and the schemas of the contract's types. A committed copy makes changes of the
-//! API visible in review.
+//! The document is generated from the table of routes and the schemas of the contract's types. A committed copy makes
+//! changes of the API visible in review.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -27,7 +27,7 @@ const STATUSES: &[(&str, &str)] = &[
     ("409", "The state of the resource does not allow the request"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
-    ("422", "The request is valid, but cannot be performed"),
+    ("422", "The request is valid, but cannot be executed"),
     ("500", "Internal error"),
     ("501", "The daemon is older than this server, and does not support the request"),
     ("503", "The daemon is unreachable, or the connection to it was lost"),
@@ -37,13 +37,13 @@ const STATUSES: &[(&str, &str)] = &[
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
-    let mut seen_verbs: Vec<&str> = Vec::new();
+    let mut used_verbs: Vec<&str> = Vec::new();
     for route in ROUTES {
         let mut id = route.verb.to_lowercase();
-        if seen_verbs.contains(&route.verb) {
+        if used_verbs.contains(&route.verb) {
             id = format!("{id}_{}", route.path.rsplit('/').next().unwrap_or_default());
         }
-        seen_verbs.push(route.verb);
+        used_verbs.push(route.verb);
         add_operation(&mut paths, &route.address(), &route.method.name().to_lowercase(), route_operation(route, &id));
     }
     for (path, method, operation) in other_operations() {
@@ -61,8 +61,8 @@ pub fn document() -> Value {
         "info": {
             "title": "steplatch",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Real terminals and procedures that run the same every time. Every answer is JSON with 'success'; \
-                            a refused request has 'error', a sentence, and 'code'.",
+            "description": "Real terminals and procedures that run the same every time. Every response is JSON with 'success'; \
+                            a refused request also has 'error', a sentence, and 'code'.",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -230,28 +230,27 @@ fn other_operations() -> Vec<(String, &'static str, Value)> {
     let text = |description: &str, kind: &str| json!({"description": description, "content": {kind: {"schema": {"type": "string"}}}});
     let path_parameter = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string", "minLength": 1}});
     let mut operations = Vec::new();
-    // The schema of an event.
     let event = json!({
         "type": "object",
         "required": ["id", "event", "data"],
         "properties": {
-            "id": {"type": "string", "description": "Its number"},
-            "event": {"type": "string", "description": "Its type"},
+            "id": {"type": "string", "description": "Number of the event"},
+            "event": {"type": "string", "description": "Type of the event"},
             "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": schema::<RunEvent>()},
         },
     });
     let mut events = json!({
         "tags": ["runs"],
         "summary": "Follow the events of a run",
-        "description": "Server-sent events, from the first or a later one until the end of the run: 'id' is the number of the \
+        "description": "Server-sent events, starting at the first or a later one, until the end of the run: 'id' is the number of the \
                         event, 'event' its type, 'data' the event. With Last-Event-ID the stream continues after that event.",
         "parameters": [path_parameter("run_id", "The run")],
         "responses": responses(json!({"description": "The events", "content": {"text/event-stream": {"schema": event}}}), &["400", "404"]),
     });
-    events["parameters"].as_array_mut().expect("it is a list").extend(query_parameters::<EventQuery>());
+    events["parameters"].as_array_mut().expect("the parameters are a list").extend(query_parameters::<EventQuery>());
     let last_event_id = json!({"name": "Last-Event-ID", "in": "header", "required": false, "description": "Number of the last received event",
         "schema": {"type": "integer", "minimum": 0}});
-    events["parameters"].as_array_mut().expect("it is a list").push(last_event_id);
+    events["parameters"].as_array_mut().expect("the parameters are a list").push(last_event_id);
     events["responses"]["204"] = json!({"description": "The run has ended, and the client has received all events"});
     for (path, id) in [
         (format!("{BASE}/runs/{{run_id}}/events"), "run_events"),
@@ -291,24 +290,24 @@ fn other_operations() -> Vec<(String, &'static str, Value)> {
         json!({"operationId": id, "tags": ["service"], "summary": summary, "parameters": parameters,
             "responses": responses(reply, statuses)})
     };
-    let listed = operation(
+    let list_operation = operation(
         "service_list",
-        "List the workflows that other instances may run",
-        query_parameters::<dialect::WantedPage>(),
+        "List the workflows that other instances can run",
+        query_parameters::<dialect::PageQuery>(),
         json_reply("All workflows, or one page", schema::<dialect::List>()),
         &["400", "422"],
     );
-    operations.push((dialect("/mcp"), "get", listed));
-    let mut started = operation(
+    operations.push((dialect("/mcp"), "get", list_operation));
+    let mut start_operation = operation(
         "service_start",
         "Start a workflow",
         vec![path_parameter("id", "The workflow"), idempotency_parameter()],
         json_reply("The run", schema::<dialect::StartReply>()),
         &["400", "404", "408", "413", "415", "422"],
     );
-    started["requestBody"] =
+    start_operation["requestBody"] =
         json!({"required": false, "content": {"application/json": {"schema": schema::<dialect::Start>()}}});
-    operations.push((dialect("/{id}/start"), "post", started));
+    operations.push((dialect("/{id}/start"), "post", start_operation));
     let run_parameters = || vec![path_parameter("id", "The workflow"), path_parameter("run_id", "The run")];
     let status_reply = json_reply("The status", schema::<dialect::Status>());
     operations.push((
@@ -316,14 +315,14 @@ fn other_operations() -> Vec<(String, &'static str, Value)> {
         "get",
         operation("service_status", "Show the status of a run", run_parameters(), status_reply, &["400", "404"]),
     ));
-    let cancelled = json_reply("The outcome", schema::<dialect::Cancelled>());
-    let cancelled =
-        operation("service_cancel", "Cancel a run", run_parameters(), cancelled, &["400", "404", "409", "413"]);
-    operations.push((dialect("/{id}/runs/{run_id}/cancel"), "post", cancelled));
+    let cancel_reply = json_reply("The outcome", schema::<dialect::CancelReply>());
+    let cancel_operation =
+        operation("service_cancel", "Cancel a run", run_parameters(), cancel_reply, &["400", "404", "409", "413"]);
+    operations.push((dialect("/{id}/runs/{run_id}/cancel"), "post", cancel_operation));
     operations
 }
 
-/// Returns the fields of a type of the contract as parameters of a query.
+/// Returns the fields of a type of the contract as query parameters.
 fn query_parameters<T: JsonSchema>() -> Vec<Value> {
     let schema = schema::<T>();
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
@@ -337,7 +336,7 @@ fn query_parameters<T: JsonSchema>() -> Vec<Value> {
             }
         }
         if let Some(schema) = schema.as_object_mut() {
-            schema.retain(|word, value| word != "format" && !(word == "default" && value.is_null()));
+            schema.retain(|keyword, value| keyword != "format" && !(keyword == "default" && value.is_null()));
         }
         json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema})
     });
@@ -351,13 +350,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_document_is_this_one() {
+    fn committed_document_is_current() {
         let text = serde_json::to_string_pretty(&document()).unwrap() + "\n";
         expect_test::expect_file!["../openapi.json"].assert_eq(&text);
     }
 
     #[test]
-    fn every_route_is_an_operation_with_a_name_of_its_own_and_nothing_is_null() {
+    fn every_route_is_an_operation_with_a_unique_id() {
         let document = document();
         let mut ids = BTreeSet::new();
         for (path, item) in document["paths"].as_object().unwrap() {

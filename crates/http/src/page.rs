@@ -1,8 +1,9 @@
 //! The page for browsers, which shows terminals, runs and gates.
 //!
-//! Its files are part of the program (`assets.rs`), its modules joined into one script (`bundle.rs`). A browser logs in with a ticket (`login.rs`) and then sends the
-//! same requests as other clients, with both halves of its session instead of the token. The page is at
-//! `http://localhost` only: under other names, browsers protect a page without TLS less.
+//! The files of the page are part of the program (`assets.rs`), its modules joined into one script (`bundle.rs`). A
+//! browser logs in with a ticket (`login.rs`) and then sends the same requests as other clients, with both halves of its
+//! session instead of the token. The page is only at `http://localhost`: under other names, browsers protect a page
+//! without TLS less.
 
 mod assets;
 mod bundle;
@@ -60,8 +61,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 /// Returns whether an address needs neither a token nor a session: the files of the page, which are public, and the
 /// login.
 pub(crate) fn is_open(method: &Method, path: &str) -> bool {
-    let is_open = path == "/" || path == LIVE_PATH || path.starts_with("/a/");
-    is_open && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)
+    let is_page_path = path == "/" || path == LIVE_PATH || path.starts_with("/a/");
+    is_page_path && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)
 }
 
 /// Returns whether a request is a login.
@@ -84,8 +85,8 @@ async fn index(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
         return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, page)]).into_response();
     }
     let text = format!(
-        "The page of steplatch is at {page} on the machine of the server. From another machine, forward the port:\n\
-         ssh -L {0}:localhost:{0} MACHINE\n",
+        "The page of steplatch is at {page} on the server's computer. From another computer, forward the port:\n\
+         ssh -L {0}:localhost:{0} HOST\n",
         app.port
     );
     (StatusCode::FORBIDDEN, text).into_response()

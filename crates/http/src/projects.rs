@@ -1,5 +1,5 @@
-//! Clients of the daemon in the project directories of requests: such a client finds the workflows of the project, and
-//! starts terminals and runs in its directory.
+//! Daemon clients for the projects of requests: such a client finds the workflows of the project, and starts terminals
+//! and runs in its directory.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 /// Header with the directory of the project, in base64 for URLs.
 const PROJECT_HEADER: &str = "steplatch-project";
 
-/// Maximum number of cached clients. Each has a connection.
+/// Maximum number of cached clients. Each has its own connection.
 const MAX_CLIENTS: usize = 16;
 
 /// Clients of the most recently used projects.
@@ -33,8 +33,8 @@ impl Projects {
         daemon: &ReconnectingClient,
         headers: &HeaderMap,
     ) -> Result<ReconnectingClient, Refusal> {
-        let Some(name) = headers.get(PROJECT_HEADER) else { return Ok(daemon.clone()) };
-        let decoded = URL_SAFE_NO_PAD.decode(name).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let Some(encoded) = headers.get(PROJECT_HEADER) else { return Ok(daemon.clone()) };
+        let decoded = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let path = decoded.filter(|path| path.starts_with('/') && !path.contains('\0'));
         let path = path.ok_or_else(|| {
             Refusal::invalid(format!("{PROJECT_HEADER} must be an absolute path, in base64 for URLs"))
@@ -45,7 +45,7 @@ impl Projects {
             return Err(Refusal::invalid(format!("The project {path} is not a directory; choose another one")));
         }
         let mut clients = self.clients.lock();
-        if let Some(index) = clients.iter().position(|(known, _)| *known == path) {
+        if let Some(index) = clients.iter().position(|(cached, _)| *cached == path) {
             clients.make_contiguous()[..=index].rotate_right(1);
         } else {
             clients.truncate(MAX_CLIENTS - 1);

@@ -13,9 +13,9 @@ use steplatch_protocol::{AskError, CallError, ErrorCode};
 pub(crate) struct Refusal {
     /// Always false
     success: bool,
-    /// The error and its remedy, as a sentence
+    /// Error message, with a suggested next step
     error: String,
-    /// Code of the error: unauthorized, not_found, invalid_parameters …
+    /// Error code: unauthorized, not_found, invalid_parameters …
     code: &'static str,
     #[serde(skip)]
     #[schemars(skip)]

@@ -15,14 +15,14 @@ pub enum Method {
     Get,
     /// Parameters are in the address and in a JSON object.
     Post,
-    /// Same as Post, for setting a value.
+    /// Same as Post, to set a value.
     Put,
     /// Parameters are in the address and its query.
     Delete,
 }
 
 impl Method {
-    /// Returns whether parameters come in a body.
+    /// Returns whether the parameters are in a body.
     #[must_use]
     pub fn has_body(self) -> bool {
         matches!(self, Self::Post | Self::Put)
@@ -49,7 +49,7 @@ pub enum ResourceKind {
     Terminal,
     /// A recording, by its id.
     Recording,
-    /// Another machine, by its name.
+    /// A remote host, by its name.
     Host,
     /// A saved workflow, by its name.
     Workflow,
@@ -68,7 +68,7 @@ pub enum ResourceKind {
 pub enum FailureStatus {
     /// The state of the resource does not allow the request: 409.
     Conflict,
-    /// The request is valid but cannot be performed: 422.
+    /// The request is valid but cannot be executed: 422.
     Unprocessable,
     /// 200 for a failed run, if the reply has a run.
     Run,
@@ -85,7 +85,7 @@ pub struct Route {
     pub path: &'static str,
     /// The verb.
     pub verb: &'static str,
-    /// The parameters of the address that have another name in the verb.
+    /// Parameters of the address that have another name in the verb.
     pub renamed: &'static [(&'static str, &'static str)],
     /// The resource of the address.
     pub resource: Option<ResourceKind>,
@@ -204,21 +204,21 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("HAND_BACK_TERMINAL", "is for an attached terminal, which a person holds"),
     ("WRITE_TERMINAL", "is for an attached terminal; programs type with SEND_INPUT"),
     ("COPY_FILE", "sends events; PUT /files and POST /files/read copy one file"),
-    ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),
-    ("SHARE_TERMINAL", "is for a person in a terminal of their own: steplatch terminal share"),
-    ("ASK_SSH_QUESTION", "is for an ssh that the daemon started, which has a ticket"),
-    ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),
+    ("OPEN_PAGE", "is for a person in their own terminal: steplatch open"),
+    ("SHARE_TERMINAL", "is for a person in their own terminal: steplatch terminal share"),
+    ("ASK_SSH_QUESTION", "is for an ssh process that the daemon started, which has a ticket"),
+    ("BEGIN_PAGE_SESSION", "returns a cookie: POST /page/session, for the page"),
     ("CHECK_PAGE_SESSION", "is a request of this server to authenticate the page"),
     ("SERVE_RUNS", "is a request of the Temporal worker, on the daemon's socket"),
     ("PERFORM_TASK", "is a request of the Temporal worker, on the daemon's socket"),
     ("REPORT_REQUEST", "is a request of the Temporal worker, on the daemon's socket"),
-    ("STOP_DAEMON", "would stop the daemon for all clients; a person stops it on their machine"),
-    ("ADD_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
-    ("AWAIT_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
-    ("CONFIRM_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey confirm"),
-    ("REMOVE_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey remove"),
-    ("LOWER_REQUIREMENT", "is for a person in a terminal of their own"),
-    ("SET_APPROVER", "is for a person in a terminal of their own"),
+    ("STOP_DAEMON", "would stop the daemon for all clients; a person stops it on the command line"),
+    ("ADD_PASSKEY", "is for a person in their own terminal: steplatch gates passkey add"),
+    ("AWAIT_PASSKEY", "is for a person in their own terminal: steplatch gates passkey add"),
+    ("CONFIRM_PASSKEY", "is for a person in their own terminal: steplatch gates passkey confirm"),
+    ("REMOVE_PASSKEY", "is for a person in their own terminal: steplatch gates passkey remove"),
+    ("LOWER_REQUIREMENT", "is for a person in their own terminal"),
+    ("SET_APPROVER", "is for a person in their own terminal"),
 ];
 
 impl Route {
@@ -228,7 +228,10 @@ impl Route {
     /// If the table has an unknown verb, which a test prevents.
     #[must_use]
     pub fn info(&self) -> &'static VerbInfo {
-        VERBS.iter().find(|verb| verb.name == self.verb).expect("a verb of the table is one of the contract")
+        VERBS
+            .iter()
+            .find(|verb| verb.name == self.verb)
+            .expect("a test checks that the contract has all verbs of the table")
     }
 
     /// Returns the full address.
@@ -245,7 +248,7 @@ impl Route {
 
     /// Returns the field of the verb for a parameter of the address.
     pub(crate) fn field_name(&self, name: &'static str) -> &'static str {
-        self.renamed.iter().find(|(known, _)| *known == name).map_or(name, |(_, field)| field)
+        self.renamed.iter().find(|(parameter, _)| *parameter == name).map_or(name, |(_, field)| field)
     }
 }
 
@@ -258,24 +261,24 @@ mod tests {
     #[test]
     fn every_verb_has_a_route_or_a_reason() {
         let routed: BTreeSet<_> = ROUTES.iter().map(|route| route.verb).collect();
-        let left_out: BTreeSet<_> = WITHOUT_ROUTE.iter().map(|(verb, _)| *verb).collect();
-        assert!(routed.is_disjoint(&left_out), "what has a route needs no reason");
-        let all: BTreeSet<_> = routed.union(&left_out).copied().collect();
+        let unrouted: BTreeSet<_> = WITHOUT_ROUTE.iter().map(|(verb, _)| *verb).collect();
+        assert!(routed.is_disjoint(&unrouted), "a verb has both a route and a reason");
+        let all: BTreeSet<_> = routed.union(&unrouted).copied().collect();
         assert_eq!(all, VERBS.iter().map(|verb| verb.name).collect());
     }
 
     #[test]
-    fn addresses_are_unique_and_their_parameters_are_the_verbs() {
-        let mut seen = BTreeSet::new();
+    fn addresses_are_unique_with_parameters_of_their_verbs() {
+        let mut addresses = BTreeSet::new();
         for route in ROUTES {
-            assert!(seen.insert((route.method.name(), route.path)), "{}", route.path);
+            assert!(addresses.insert((route.method.name(), route.path)), "{}", route.path);
             let schema = (route.info().parameters)();
             for (name, field) in route.path_parameters() {
                 assert!(!schema["properties"][field].is_null(), "{} has no {name}", route.verb);
             }
             assert_eq!(route.path_parameters().count() > 0, route.resource.is_some(), "{}", route.path);
-            let reads = route.info().traits.read_only;
-            assert!(reads || route.method != Method::Get, "{} changes something", route.path);
+            let is_read_only = route.info().traits.read_only;
+            assert!(is_read_only || route.method != Method::Get, "GET {} is not read-only", route.path);
         }
     }
 }

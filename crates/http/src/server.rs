@@ -41,34 +41,34 @@ use crate::refusal::Refusal;
 use crate::stream::Streams;
 use crate::token::Token;
 
-/// Maximum size of a body, in bytes. A large workflow has 1 MB.
+/// Maximum body size, in bytes. A large workflow has 1 MB.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// Time limit for receiving a body.
+/// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time limit for the first request of a new connection.
+/// Maximum time until the first request of a new connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum idle time of a connection between requests. Clients keep idle connections for a shorter time (often 90 s),
-/// so that they close them first.
+/// Maximum idle time of a connection between requests. Clients keep idle connections for a shorter time (often 90 s), so
+/// that they close connections first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Maximum size of the head of a request, in bytes.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD_BYTES: usize = 32 << 10;
 
-/// Time limit for requests in progress during shutdown.
+/// Maximum time for requests in progress during shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit for sending the rest of a response during shutdown.
+/// Maximum time to send the rest of a response during shutdown.
 const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Options of the server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The address, or a name that resolves to one.
+    /// Address to listen on, or a name that resolves to one.
     pub host: String,
-    /// The port; 0 for any free port.
+    /// Port to listen on; 0 for any free port.
     pub port: u16,
     /// Further host names under which clients may call the server.
     pub allowed_hosts: Vec<String>,
@@ -90,7 +90,7 @@ impl Default for Options {
     }
 }
 
-/// Error of starting the server.
+/// Failure to start the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The server cannot listen on the address.
@@ -100,7 +100,7 @@ pub enum ServeError {
         host: String,
         /// The port.
         port: u16,
-        /// The system's error.
+        /// Error from the system.
         #[source]
         source: io::Error,
     },
@@ -169,7 +169,7 @@ impl Server {
         self
     }
 
-    /// Adds `service` at `path`, behind the same checks as all routes.
+    /// Adds `service` at `path`, protected by the same checks as all routes.
     #[must_use]
     pub fn with_service<S>(mut self, path: &str, service: S) -> Self
     where
@@ -181,49 +181,50 @@ impl Server {
         self
     }
 
-    /// Returns the cancellation token of the server's shutdown, for handlers of long responses.
+    /// Returns the token that the server cancels when it shuts down, for handlers of long responses.
     #[must_use]
-    pub fn ended(&self) -> CancellationToken {
+    pub fn shutdown_token(&self) -> CancellationToken {
         self.app.shutdown.clone()
     }
 
-    /// Serves until `end` completes. Then ends event streams, and waits some seconds for requests in progress.
-    pub async fn serve(self, end: impl Future<Output = ()>) {
+    /// Serves until `shutdown_signal` completes. Then ends event streams, and waits some seconds for requests in progress.
+    pub async fn serve(self, shutdown_signal: impl Future<Output = ()>) {
         let Self { listener, other_loopback, app, routes, .. } = self;
         let router = routes
             .fallback(|| async { Refusal::unknown_address() })
             .method_not_allowed_fallback(|| async { Refusal::wrong_method() })
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(app.clone(), admit))
-            .layer(from_fn_with_state(app.clone(), observe))
+            .layer(from_fn_with_state(app.clone(), record_request))
             .with_state(app.clone());
         let tasks = app.tasks.clone();
-        let closed = CancellationToken::new();
-        tokio::pin!(end);
+        let force_close = CancellationToken::new();
+        tokio::pin!(shutdown_signal);
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                accepted = accept(other_loopback.as_ref()) => accepted,
-                () = &mut end => break,
+            let result = tokio::select! {
+                result = listener.accept() => result,
+                result = accept(other_loopback.as_ref()) => result,
+                () = &mut shutdown_signal => break,
             };
-            match accepted {
+            match result {
                 Ok((stream, address)) => {
                     let Some(slot) = app.connections.open_slot() else {
                         refuse_connection(&stream);
                         continue;
                     };
-                    let serving = serve_connection(stream, Peer(address), slot, router.clone(), app.shutdown.clone());
-                    let closed = closed.clone();
+                    let connection =
+                        serve_connection(stream, Peer(address), slot, router.clone(), app.shutdown.clone());
+                    let force_close = force_close.clone();
                     tasks.spawn(async move {
                         tokio::select! {
-                            () = serving => {}
-                            () = closed.cancelled() => {}
+                            () = connection => {}
+                            () = force_close.cancelled() => {}
                         }
                     });
                 }
-                // Either the process has no free descriptors, or the client disconnected before the accept.
+                // Either the process has no free file descriptors, or the client has already disconnected.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be accepted");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -232,7 +233,7 @@ impl Server {
         app.shutdown.cancel();
         tasks.close();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, tasks.wait()).await.is_err() {
-            closed.cancel();
+            force_close.cancel();
             tasks.wait().await;
         }
     }
@@ -261,14 +262,14 @@ async fn bind_listeners(host: &str, port: u16) -> io::Result<(TcpListener, Optio
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && port == 0 && attempts < MAX_PORT_ATTEMPTS => {}
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
             Err(error) => {
-                tracing::debug!(%error, %other_loopback, "the machine has no such loopback address");
+                tracing::debug!(%error, %other_loopback, "this computer has no such loopback address");
                 return Ok((listener, None));
             }
         }
     }
 }
 
-/// Accepts a connection of an optional listener.
+/// Accepts a connection from an optional listener.
 async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
@@ -276,7 +277,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, Socket
     }
 }
 
-/// Tells a client that all connections are in use.
+/// Responds to a client that all connections are in use.
 fn refuse_connection(stream: &TcpStream) {
     let body =
         r#"{"success":false,"error":"All connections are in use; try again later","code":"too_many_connections"}"#;
@@ -285,7 +286,7 @@ fn refuse_connection(stream: &TcpStream) {
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          retry-after: 1\r\nconnection: close\r\n\r\n{body}"
     );
-    // The send buffer of a new connection has room for the response; otherwise the client has disconnected.
+    // Ignore the error: the client has disconnected, because the send buffer of a new connection has room for the response.
     let _ = stream.try_write(text.as_bytes());
 }
 
@@ -299,7 +300,7 @@ async fn serve_connection(
 ) {
     // The server writes responses in small pieces. A delayed acknowledgement of one would delay the next by 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set; small responses may be delayed");
+        tracing::debug!(%error, "failed to set TCP_NODELAY; small responses may be delayed");
     }
     let slot = Arc::new(slot);
     let connection = slot.connection.clone();
@@ -309,7 +310,7 @@ async fn serve_connection(
         request.extensions_mut().insert(connection.clone());
         // Handlers can read the client's address.
         request.extensions_mut().insert(peer);
-        // A WebSocket keeps the connection's slot after this function has ended.
+        // A WebSocket keeps the connection's slot after this function has returned.
         request.extensions_mut().insert(socket_slot.clone());
         let router = router.clone();
         async move {
@@ -319,25 +320,25 @@ async fn serve_connection(
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEAD_BYTES.max(64 << 10));
-    let serving = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-    tokio::pin!(serving);
+    let http_connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    tokio::pin!(http_connection);
     let deadline = tokio::time::sleep(FIRST_REQUEST_TIMEOUT);
-    let (mut has_request, mut is_ending) = (false, false);
+    let (mut has_request, mut is_shutting_down) = (false, false);
     tokio::pin!(deadline);
     loop {
         tokio::select! {
-            result = &mut serving => {
+            result = &mut http_connection => {
                 if let Err(error) = result {
                     tracing::debug!(%error, "a connection failed");
                 }
                 return;
             }
             () = slot.connection.first_request.notified(), if !has_request => has_request = true,
-            () = &mut deadline, if !has_request || is_ending => return,
+            () = &mut deadline, if !has_request || is_shutting_down => return,
             () = slot.connection.replaced.cancelled() => return,
-            () = shutdown.cancelled(), if !is_ending => {
-                is_ending = true;
-                serving.as_mut().graceful_shutdown();
+            () = shutdown.cancelled(), if !is_shutting_down => {
+                is_shutting_down = true;
+                http_connection.as_mut().graceful_shutdown();
                 // Do not wait for a connection without a complete request.
                 let limit = if slot.connection.is_busy() { SHUTDOWN_TIMEOUT } else { SEND_TIMEOUT };
                 deadline.as_mut().reset(tokio::time::Instant::now() + limit);
@@ -379,7 +380,7 @@ fn is_open(method: &Method, path: &str) -> bool {
     is_read && ["/health", "/api/openapi.json"].contains(&path) || page::is_open(method, path)
 }
 
-/// Content policy of responses other than the page: nothing is allowed.
+/// Content policy of responses other than the page: it allows nothing.
 const NO_CONTENT_POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 /// Header that forbids pages of other origins to embed a response.
@@ -403,7 +404,7 @@ async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     response
 }
 
-/// Result of the checks of a request.
+/// Result of checking a request.
 enum CheckedRequest {
     Request(Request),
     Preflight(Response),
@@ -433,7 +434,7 @@ async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest
         Caller::Token | Caller::Page => MAX_BODY_BYTES,
         // A login has a body but no credentials yet.
         Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN_BYTES,
-        // The server reads other bodies into memory only for requests with credentials.
+        // Read other bodies into memory only for requests with credentials.
         Caller::Unknown => return Err(Refusal::unauthorized()),
     };
     let too_large = || {
@@ -458,13 +459,13 @@ async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest
 }
 
 /// Records requests by route, because the number of addresses is unlimited.
-async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn record_request(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = request.method().clone();
     let started_at = std::time::Instant::now();
     let response = next.run(request).await;
     let route = route.as_deref().unwrap_or("none");
     app.metrics.record_response(&method, route, response.status(), started_at.elapsed());
-    tracing::debug!(%method, route, status = response.status().as_u16(), "answered");
+    tracing::debug!(%method, route, status = response.status().as_u16(), "sent a response");
     response
 }

@@ -1,9 +1,9 @@
 //! Events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! All followers of a run share one subscription at the daemon, so a thousand followers cost the run as much as one.
+//! All followers of a run share one subscription to the daemon, so a thousand followers cost the run as much as one.
 //! The feed buffers the newest events in encoded form. A follower that lags further behind, because it joined late or
 //! reads slowly, fetches the next few events itself. A slow follower therefore delays neither the run nor other
-//! followers, and uses memory for a few events only.
+//! followers, and uses memory only for a few events.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// Maximum number of buffered events of a run.
+/// Maximum number of buffered events per run.
 const MAX_BUFFERED_EVENTS: usize = 256;
 
 /// Maximum total size of buffered events, in bytes. The newest event stays even if it is larger.
@@ -36,7 +36,7 @@ const MAX_BUFFERED_BYTES: usize = 2 << 20;
 /// Maximum number of events that a lagging follower fetches at once.
 const MAX_FETCHED_EVENTS: u64 = 32;
 
-/// Maximum number of events in one chunk.
+/// Maximum number of events per chunk.
 const MAX_CHUNK_EVENTS: usize = 64;
 
 /// Interval of keep-alive comments on a silent stream.
@@ -45,7 +45,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Header of a reconnecting client with the number of the last event that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Selection of events.
+/// Query that selects events.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventQuery {
@@ -54,7 +54,7 @@ pub(crate) struct EventQuery {
     from_seq: Option<u64>,
 }
 
-/// Followers of all runs.
+/// Event streams of all runs.
 #[derive(Debug)]
 pub(crate) struct Streams {
     daemon: ReconnectingClient,
@@ -67,7 +67,7 @@ pub(crate) struct Streams {
 #[derive(Debug)]
 struct Feed {
     buffer: Arc<Mutex<BufferedEvents>>,
-    changed: watch::Receiver<()>,
+    changes: watch::Receiver<()>,
     task: AbortHandle,
 }
 
@@ -93,8 +93,8 @@ impl SseEvent {
     fn new(event: &RunEvent) -> Self {
         let data = serde_json::to_string(event).expect("an event contains only JSON");
         // The author of a function chooses the types of its events.
-        let kind: String = event.event_type.chars().filter(|character| !character.is_control()).collect();
-        let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", event.seq);
+        let event_type: String = event.event_type.chars().filter(|character| !character.is_control()).collect();
+        let text = format!("id: {}\nevent: {event_type}\ndata: {data}\n\n", event.seq);
         Self { seq: event.seq, text: text.into(), is_last: event.is_last() }
     }
 }
@@ -111,7 +111,7 @@ impl BufferedEvents {
         }
     }
 
-    /// Returns up to [`MAX_CHUNK_EVENTS`] events from number `next` on; `None` if they are no longer buffered.
+    /// Returns up to [`MAX_CHUNK_EVENTS`] events starting at number `next`; `None` if they are no longer buffered.
     fn events_from(&self, next: u64) -> Option<Vec<SseEvent>> {
         if next < self.first_seq {
             return None;
@@ -146,7 +146,7 @@ impl Streams {
         let next = next?;
         feeds.retain(|_, feed| feed.strong_count() > 0);
         let buffer = Arc::new(Mutex::new(BufferedEvents { first_seq: next, ..BufferedEvents::default() }));
-        let (notify, changed) = watch::channel(());
+        let (change_sender, change_receiver) = watch::channel(());
         let (mut follower, task_buffer) = (self.daemon.follow(run_id, next), buffer.clone());
         let run = run_id.to_owned();
         let task = tokio::spawn(async move {
@@ -160,12 +160,12 @@ impl Streams {
                         break;
                     }
                 }
-                notify.send_replace(());
+                change_sender.send_replace(());
             }
             lock().has_ended = true;
-            notify.send_replace(());
+            change_sender.send_replace(());
         });
-        let feed = Arc::new(Feed { buffer, changed, task: task.abort_handle() });
+        let feed = Arc::new(Feed { buffer, changes: change_receiver, task: task.abort_handle() });
         feeds.insert(run_id.to_owned(), Arc::downgrade(&feed));
         Some(feed)
     }
@@ -181,7 +181,7 @@ struct Follower {
     first_events: Option<Vec<SseEvent>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
     has_ended: bool,
-    /// The headers of the request. The stream ends once they no longer admit a request.
+    /// Headers of the request. The stream ends once their credentials are no longer valid.
     headers: HeaderMap,
     shutdown: CancellationToken,
     _count_guard: StreamCount,
@@ -191,9 +191,9 @@ struct Follower {
 struct StreamCount(Arc<AtomicUsize>);
 
 impl StreamCount {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(open.clone())
+    fn new(open_count: &Arc<AtomicUsize>) -> Self {
+        open_count.fetch_add(1, Ordering::Relaxed);
+        Self(open_count.clone())
     }
 }
 
@@ -211,7 +211,7 @@ enum FetchedEvents {
         newest: u64,
     },
     /// There is no newer event, and none will follow.
-    Over,
+    Finished,
 }
 
 async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<FetchedEvents, FollowError> {
@@ -224,7 +224,7 @@ async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<F
         return Ok(FetchedEvents::None { newest });
     }
     let has_ended = daemon.events(run_id, newest, 1).await?.events.last().is_some_and(RunEvent::is_last);
-    Ok(if has_ended { FetchedEvents::Over } else { FetchedEvents::None { newest } })
+    Ok(if has_ended { FetchedEvents::Finished } else { FetchedEvents::None { newest } })
 }
 
 impl Follower {
@@ -233,16 +233,16 @@ impl Follower {
         if self.has_ended {
             return None;
         }
-        if let Some(first) = self.first_events.take() {
-            // The delay before a client reconnects. It also makes the stream send bytes before the first event.
+        if let Some(events) = self.first_events.take() {
+            // Set the delay before a client reconnects. This also sends bytes before the first event.
             let mut text = b"retry: 1000\n\n".to_vec();
-            text.extend_from_slice(&self.encode_chunk(first));
+            text.extend_from_slice(&self.encode_chunk(events));
             return Some(text.into());
         }
         let (shutdown, keep_alive) = (self.shutdown.clone(), tokio::time::sleep(KEEP_ALIVE_INTERVAL));
         let chunk = tokio::select! {
             next_events = self.next_events() => match next_events {
-                Ok(Some(ready)) => Some(self.encode_chunk(ready)),
+                Ok(Some(events)) => Some(self.encode_chunk(events)),
                 Ok(None) => None,
                 Err(error) => {
                     tracing::warn!(run = self.run_id, %error, "failed to follow a run");
@@ -276,21 +276,21 @@ impl Follower {
             if self.feed.is_none() {
                 let feed = self.app.streams.get_or_start_feed(&self.run_id, feed_start);
                 self.feed = feed.map(|feed| {
-                    let changed = feed.changed.clone();
-                    (feed, changed)
+                    let changes = feed.changes.clone();
+                    (feed, changes)
                 });
             }
-            if let Some((feed, changed)) = &mut self.feed {
-                changed.mark_unchanged();
-                let (ready, has_ended) = {
+            if let Some((feed, changes)) = &mut self.feed {
+                changes.mark_unchanged();
+                let (events, has_ended) = {
                     let buffer = feed.buffer.lock();
                     (buffer.events_from(self.next), buffer.has_ended)
                 };
-                match ready {
-                    Some(ready) if !ready.is_empty() => return Ok(Some(ready)),
+                match events {
+                    Some(events) if !events.is_empty() => return Ok(Some(events)),
                     Some(_) if has_ended => return Ok(None),
                     Some(_) => {
-                        if changed.changed().await.is_err() {
+                        if changes.changed().await.is_err() {
                             return Ok(None);
                         }
                         continue;
@@ -300,14 +300,14 @@ impl Follower {
             }
             match fetch(&self.app.daemon, &self.run_id, self.next).await? {
                 FetchedEvents::Events(events) => return Ok(Some(events)),
-                FetchedEvents::Over => return Ok(None),
+                FetchedEvents::Finished => return Ok(None),
                 FetchedEvents::None { newest } => feed_start = Some(newest + 1),
             }
         }
     }
 }
 
-/// Streams the events of a run from the first one, or after the client's last one, until the run has ended.
+/// Streams the events of a run until its end, starting at the first event or after the client's last one.
 pub(crate) async fn stream_events(
     State(app): State<Arc<App>>,
     run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
@@ -324,11 +324,11 @@ pub(crate) async fn stream_events(
         None => None,
     };
     let next = last_seq.map_or(query.from_seq.unwrap_or(1), |seq| seq.saturating_add(1)).max(1);
-    let first = match fetch(&app.daemon, &run_id, next).await {
+    let first_events = match fetch(&app.daemon, &run_id, next).await {
         Ok(FetchedEvents::Events(events)) => events,
         Ok(FetchedEvents::None { .. }) => Vec::new(),
-        // The status stops a client from reconnecting after the end of the run.
-        Ok(FetchedEvents::Over) => return Ok(StatusCode::NO_CONTENT.into_response()),
+        // This status stops a client from reconnecting after the end of the run.
+        Ok(FetchedEvents::Finished) => return Ok(StatusCode::NO_CONTENT.into_response()),
         Err(FollowError::Unknown(error)) => return Err(Refusal::not_found(error)),
         Err(FollowError::Connect(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
         Err(FollowError::Call(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
@@ -342,7 +342,7 @@ pub(crate) async fn stream_events(
         app,
         run_id,
         next,
-        first_events: Some(first),
+        first_events: Some(first_events),
         feed: None,
         has_ended: false,
         headers,
@@ -377,16 +377,16 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_message_whatever_it_is_called() {
-        let ready = SseEvent::new(&event(3, "draft\nid: 9\r\nready"));
-        let text = String::from_utf8(ready.text.to_vec()).unwrap();
+    fn event_type_cannot_inject_fields() {
+        let encoded = SseEvent::new(&event(3, "draft\nid: 9\r\nready"));
+        let text = String::from_utf8(encoded.text.to_vec()).unwrap();
         assert!(text.starts_with("id: 3\nevent: draftid: 9ready\ndata: {\"seq\":3,"), "{text}");
         assert_eq!(text.lines().count(), 4, "{text}");
-        assert!(!ready.is_last && SseEvent::new(&event(4, "workflow_completed")).is_last);
+        assert!(!encoded.is_last && SseEvent::new(&event(4, "workflow_completed")).is_last);
     }
 
     #[test]
-    fn only_the_newest_events_are_kept_and_who_is_behind_them_is_told_so() {
+    fn buffer_keeps_only_the_newest_events() {
         let mut buffer = BufferedEvents { first_seq: 5, ..BufferedEvents::default() };
         // Some numbers are missing.
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
@@ -397,10 +397,10 @@ mod tests {
         assert!(buffer.events_from(4).is_none() && buffer.events_from(buffer.first_seq - 1).is_none());
         assert_eq!(buffer.events_from(buffer.first_seq).unwrap()[0].seq, oldest);
         assert_eq!(buffer.events_from(oldest + 10).unwrap().len(), MAX_CHUNK_EVENTS);
-        assert!(buffer.events_from(2000).unwrap().is_empty(), "nothing newer yet");
-        let mut long = event(2000, "log");
-        long.data.insert("text".to_owned(), "x".repeat(MAX_BUFFERED_BYTES).into());
-        buffer.push(&long);
+        assert!(buffer.events_from(2000).unwrap().is_empty(), "no newer event is buffered");
+        let mut long_event = event(2000, "log");
+        long_event.data.insert("text".to_owned(), "x".repeat(MAX_BUFFERED_BYTES).into());
+        buffer.push(&long_event);
         assert_eq!((buffer.events.len(), buffer.first_seq), (1, 2000));
     }
 }

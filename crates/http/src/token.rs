@@ -23,7 +23,7 @@ const MIN_TOKEN_CHARS: usize = 16;
 /// Maximum length of a token from the environment, in characters.
 const MAX_TOKEN_CHARS: usize = 512;
 
-/// Error of reading or creating a token.
+/// Failure to read or create a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file is unusable.
@@ -31,15 +31,15 @@ pub enum TokenError {
     File {
         /// The file.
         file: PathBuf,
-        /// The system's error.
+        /// Error from the system.
         #[source]
         source: io::Error,
     },
     /// Other users can read the file.
-    #[error("others can read the token in '{}'; create a new one with: steplatch serve token --new", .0.display())]
+    #[error("the token in '{}' is readable by other users; create a new one with: steplatch serve token --new", .0.display())]
     Exposed(PathBuf),
     /// The text is not a token.
-    #[error("{0} must be {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} visible ASCII characters without blanks")]
+    #[error("{0} must be {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} visible ASCII characters without spaces")]
     Invalid(String),
 }
 
@@ -90,7 +90,7 @@ impl Token {
     /// Uses a token; `name` is its name in error messages.
     ///
     /// # Errors
-    /// If it is too short, or invalid in a header.
+    /// If the token is too short, or invalid in a header.
     pub fn from_text(text: &str, name: &str) -> Result<Self, TokenError> {
         if !is_valid(text) {
             return Err(TokenError::Invalid(name.to_owned()));
@@ -98,15 +98,15 @@ impl Token {
         Ok(Self { source: TokenSource::Memory(Secret(text.to_owned())) })
     }
 
-    /// Returns the token of a state directory. Creates it if there is none, and then returns its text, too.
+    /// Returns the token of a state directory. If it is missing, creates it and also returns its text.
     ///
     /// # Errors
     /// If reading or creating the file fails, or other users can read it.
     pub fn read_or_create(state: &Path) -> Result<(Self, Option<String>), TokenError> {
         let file = token_file(state);
-        let created = match fs::symlink_metadata(&file) {
+        let new_text = match fs::symlink_metadata(&file) {
             Ok(metadata) if !metadata.is_file() => {
-                let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
                 return Err(TokenError::File { file, source });
             }
             Ok(metadata) if metadata.mode() & 0o077 != 0 => return Err(TokenError::Exposed(file)),
@@ -117,7 +117,7 @@ impl Token {
         let token = Self { source: TokenSource::File(file.clone(), Mutex::default()) };
         // Report an unreadable file now rather than at each request.
         read(&file)?;
-        Ok((token, created))
+        Ok((token, new_text))
     }
 
     /// Creates a new token for a state directory, and returns its text. The server then rejects the old one.
@@ -128,7 +128,7 @@ impl Token {
         Ok(create(&token_file(state), true)?.expect("a token that may replace another is always created"))
     }
 
-    /// Returns whether `text` is the token, in constant time for texts of the same length.
+    /// Returns whether `text` is the token, in constant time for strings of the same length.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let is_equal = |secret: &Secret| bool::from(secret.0.as_bytes().ct_eq(text.as_bytes()));
         match &self.source {
@@ -138,7 +138,7 @@ impl Token {
                 let current = match FileVersion::read(file) {
                     Ok(current) => current,
                     Err(error) => {
-                        tracing::warn!(file = %file.display(), %error, "the token file cannot be checked");
+                        tracing::warn!(file = %file.display(), %error, "failed to check the token file; requests are refused");
                         return false;
                     }
                 };
@@ -146,7 +146,7 @@ impl Token {
                     *cached = match read(file) {
                         Ok(secret) => Some((current, secret)),
                         Err(error) => {
-                            tracing::warn!(%error, "the token cannot be read; requests are refused");
+                            tracing::warn!(%error, "failed to read the token; requests are refused");
                             None
                         }
                     };
@@ -170,7 +170,7 @@ fn read(file: &Path) -> Result<Secret, TokenError> {
     Ok(Secret(text.to_owned()))
 }
 
-/// Creates a token in `file` atomically. Returns `None` if there is one already and `replace` is false.
+/// Creates a token in `file` atomically. Returns `None` if the file exists and `replace` is false.
 fn create(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
     let file_error = |source| TokenError::File { file: file.to_owned(), source };
     let mut random = [0; TOKEN_BYTES];
@@ -204,22 +204,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_once_for_its_owner_only() {
+    fn token_is_created_once_and_private() {
         let state = tempfile::tempdir().unwrap();
-        let (token, made) = Token::read_or_create(state.path()).unwrap();
-        let made = made.expect("there was none");
-        assert!(made.len() > 43 && token.matches(&made), "{made}");
+        let (token, text) = Token::read_or_create(state.path()).unwrap();
+        let text = text.expect("a new token is returned");
+        assert!(text.len() > 43 && token.matches(&text), "{text}");
         assert_eq!(fs::metadata(token_file(state.path())).unwrap().permissions().mode() & 0o777, 0o600);
-        let (again, none) = Token::read_or_create(state.path()).unwrap();
-        assert!(none.is_none() && again.matches(&made), "shown once");
-        for wrong in ["", "slt_", &made[1..], &format!("{made} "), &made.to_uppercase()] {
+        let (same_token, no_text) = Token::read_or_create(state.path()).unwrap();
+        assert!(no_text.is_none() && same_token.matches(&text), "an existing token is not returned");
+        for wrong in ["", "slt_", &text[1..], &format!("{text} "), &text.to_uppercase()] {
             assert!(!token.matches(wrong), "{wrong}");
         }
-        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1, "no temporary file remains");
     }
 
     #[test]
-    fn an_old_token_opens_nothing_once_it_is_replaced() {
+    fn replaced_token_is_rejected() {
         let state = tempfile::tempdir().unwrap();
         let (token, old) = Token::read_or_create(state.path()).unwrap();
         let old = old.unwrap();
@@ -227,28 +227,28 @@ mod tests {
         let new = Token::renew(state.path()).unwrap();
         assert!(new != old && token.matches(&new) && !token.matches(&old));
         fs::remove_file(token_file(state.path())).unwrap();
-        assert!(!token.matches(&new), "a server without a token accepts no request");
+        assert!(!token.matches(&new), "without a token file every token is rejected");
     }
 
     #[test]
-    fn a_token_that_others_can_read_is_refused() {
+    fn token_file_readable_by_others_is_refused() {
         let state = tempfile::tempdir().unwrap();
         Token::read_or_create(state.path()).unwrap();
         let file = token_file(state.path());
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let error = Token::read_or_create(state.path()).unwrap_err().to_string();
-        assert!(error.contains("others can read") && error.contains("serve token --new"), "{error}");
+        assert!(error.contains("readable by other users") && error.contains("serve token --new"), "{error}");
         Token::renew(state.path()).unwrap();
         assert!(Token::read_or_create(state.path()).is_ok());
     }
 
     #[test]
-    fn a_token_that_is_none_is_refused_and_never_printed() {
-        for unfit in ["", "short", "has a blank in it, and more", "ümlaut-ümlaut-ümlaut", &"x".repeat(513)] {
-            let error = Token::from_text(unfit, "STEPLATCH_HTTP_TOKEN").unwrap_err().to_string();
+    fn invalid_token_is_refused_and_debug_output_is_redacted() {
+        for invalid in ["", "short", "has a blank in it, and more", "ümlaut-ümlaut-ümlaut", &"x".repeat(513)] {
+            let error = Token::from_text(invalid, "STEPLATCH_HTTP_TOKEN").unwrap_err().to_string();
             assert!(error.starts_with("STEPLATCH_HTTP_TOKEN must be"), "{error}");
         }
-        let token = Token::from_text("0123456789abcdef", "it").unwrap();
+        let token = Token::from_text("0123456789abcdef", "the token").unwrap();
         assert!(token.matches("0123456789abcdef") && !format!("{token:?}").contains("0123"));
     }
 }

@@ -1,5 +1,5 @@
-//! A server with a low limit of connections.
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+//! A server with a low limit on connections.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 
@@ -11,47 +11,48 @@ use tokio::sync::oneshot;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Sends a request that needs no daemon, and returns the response.
-async fn asks(port: u16, path: &str, rest: &str) -> String {
+/// Sends a GET request with additional headers, and returns the response.
+async fn get(port: u16, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n{rest}\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).await.unwrap();
-    said
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
 }
 
 #[tokio::test]
-async fn who_holds_places_without_asking_gives_way_to_who_asks() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
-    // No request needs a daemon, so none is started.
-    let daemon = ReconnectingClient::new(place, Starter { program: "/nonexistent".into() }, Hello::default());
+async fn idle_connections_are_closed_to_serve_new_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = DaemonPaths::new(directory.path().join("state"), directory.path().join("run"));
+    // The program does not exist, so no daemon can be started.
+    let daemon = ReconnectingClient::new(paths, Starter { program: "/nonexistent".into() }, Hello::default());
     let options = Options { port: 0, max_connections: 8, ..Options::default() };
-    let server = Server::bind(&options, Token::from_text(TOKEN, "it").unwrap(), daemon).await.unwrap().with_api();
+    let server =
+        Server::bind(&options, Token::from_text(TOKEN, "the token").unwrap(), daemon).await.unwrap().with_api();
     let port = server.address().port();
-    let (end, over) = oneshot::channel::<()>();
-    let serving = tokio::spawn(server.serve(async move { drop(over.await) }));
+    let (shutdown_sender, shutdown_receiver) = oneshot::channel::<()>();
+    let server_task = tokio::spawn(server.serve(async move { drop(shutdown_receiver.await) }));
 
-    let mut holders = Vec::new();
+    let mut idle_streams = Vec::new();
     for _ in 0..40 {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         stream.write_all(b"GET /health HTTP/1.1\r\nx-never: en").await.unwrap();
-        holders.push(stream);
-        let said = asks(port, "/health", "").await;
-        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+        idle_streams.push(stream);
+        let response = get(port, "/health", "").await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     }
-    // The first of them were closed to make room.
-    let mut nothing = Vec::new();
-    let hung_up = tokio::time::timeout(Duration::from_secs(60), holders[0].read_to_end(&mut nothing)).await;
-    assert!(hung_up.is_ok() && nothing.is_empty(), "{}", String::from_utf8_lossy(&nothing));
+    // The oldest idle connections were closed to make room.
+    let mut output = Vec::new();
+    let closed = tokio::time::timeout(Duration::from_secs(60), idle_streams[0].read_to_end(&mut output)).await;
+    assert!(closed.is_ok() && output.is_empty(), "{}", String::from_utf8_lossy(&output));
 
     // A daemon that cannot be started is reported with a message.
-    let said = asks(port, "/api/v1/runs", &format!("authorization: Bearer {TOKEN}\r\n")).await;
-    assert!(said.starts_with("HTTP/1.1 503") && said.contains("daemon_unavailable"), "{said}");
-    let said = asks(port, "/health", &format!("authorization: Bearer {TOKEN}\r\n")).await;
-    assert!(said.starts_with("HTTP/1.1 503") && said.contains("unavailable"), "{said}");
+    let response = get(port, "/api/v1/runs", &format!("authorization: Bearer {TOKEN}\r\n")).await;
+    assert!(response.starts_with("HTTP/1.1 503") && response.contains("daemon_unavailable"), "{response}");
+    let response = get(port, "/health", &format!("authorization: Bearer {TOKEN}\r\n")).await;
+    assert!(response.starts_with("HTTP/1.1 503") && response.contains("unavailable"), "{response}");
 
-    end.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(60), serving).await.unwrap().unwrap();
+    shutdown_sender.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), server_task).await.unwrap().unwrap();
 }

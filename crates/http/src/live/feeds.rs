@@ -1,9 +1,9 @@
 //! The screens that tabs watch, each received from the daemon once.
 //!
-//! A feed keeps the rows of one screen, each with the version at which it changed. A viewer has a version, and receives
-//! the rows that are newer. A feed ends with its last viewer, and begins again with each daemon.
+//! A feed keeps the rows of one screen, each with the version at which it changed. A viewer has a version and receives
+//! the newer rows. A feed ends with its last viewer, and subscribes again to each new daemon.
 //!
-//! Many tabs are woken in groups, so that the requests of agents, which this process also answers, do not wait for all
+//! If there are many tabs, they are woken in groups, so that the requests of agents to this process do not wait for all
 //! tabs. A tab that types is in the first group.
 
 use std::collections::HashMap;
@@ -19,26 +19,26 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::message::{Frame, Rate, ToTab};
 
-/// Minimum interval between two changes of a large screen.
+/// Minimum time between two changes of a large screen.
 const MIN_SCREEN_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Minimum time between two frames of a small screen.
 pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Minimum number of tabs in a group.
+/// Minimum number of tabs per group.
 const MIN_GROUP_TABS: usize = 4;
 
 /// Maximum number of groups.
 const MAX_GROUPS: usize = 12;
 
-/// Time between two groups.
+/// Delay between two groups.
 const GROUP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Delay before the second group. An agent often waits for the same change, and its request may use the processors
-/// first. The delay is shorter than a frame, so that a person does not notice it.
+/// first. The delay is shorter than a frame, so people do not notice it.
 const SECOND_GROUP_DELAY: Duration = Duration::from_millis(10);
 
-/// The time between two attempts to reach the daemon.
+/// Pause between two attempts to reach the daemon.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// All feeds.
@@ -53,7 +53,7 @@ pub(super) struct Feeds {
 pub(super) struct Feed {
     terminal: String,
     screen: Mutex<FeedScreen>,
-    /// Tabs that are woken by a change, in this order.
+    /// Tabs that a change wakes, in this order.
     tabs: Mutex<Vec<Weak<Notify>>>,
     /// True while a task wakes the tabs group by group.
     is_waking: AtomicBool,
@@ -68,32 +68,32 @@ pub(super) struct Feed {
 #[derive(Debug, Default)]
 struct FeedScreen {
     version: u64,
-    /// The version at which the size changed: older viewers need all rows.
+    /// Version at which the size changed: older viewers need all rows.
     resized_at: u64,
     cols: u16,
     rows: Vec<(u64, ScreenRow)>,
     state: ScreenState,
-    /// Encoded frames from some versions to this one, which tabs at the same version share.
+    /// Encoded frames from earlier versions to this one, shared by tabs at the same version.
     encoded_frames: Vec<(u64, Utf8Bytes)>,
     end: Option<FeedEnd>,
 }
 
-/// The end of a screen.
+/// End of a screen.
 #[derive(Debug, Clone)]
 struct FeedEnd {
     error: Option<String>,
 }
 
-/// Maximum number of cached frames.
+/// Maximum number of encoded frames.
 const MAX_ENCODED_FRAMES: usize = 4;
 
 /// Update for a viewer at a version.
 #[derive(Debug)]
 pub(super) enum ViewerUpdate {
     None,
-    /// The new version of the viewer, and the message with the frame.
+    /// The viewer's new version, and the message with the frame.
     Frame(u64, Utf8Bytes),
-    /// The screen has ended, perhaps with an error.
+    /// The screen has ended, possibly with an error.
     Ended(Option<String>),
 }
 
@@ -163,11 +163,11 @@ impl Feeds {
                     _cancel_on_drop: cancelled.clone().drop_guard(),
                 });
                 feeds.insert(terminal.to_owned(), Arc::downgrade(&feed));
-                let receiving = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live_viewers.subscribe());
+                let receive_task = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live_viewers.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
                         () = cancelled.cancelled() => {}
-                        () = receiving => {}
+                        () = receive_task => {}
                     }
                 });
                 feed
@@ -213,7 +213,7 @@ impl Feed {
         });
     }
 
-    /// Returns the groups that are woken for changes since the last round; none if there was no change.
+    /// Returns the groups to wake for changes since the last round; `None` if there was no change.
     fn next_round(&self) -> Option<Vec<Vec<Arc<Notify>>>> {
         loop {
             if self.is_due_again.swap(false, Ordering::AcqRel) {
@@ -286,13 +286,13 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live_viewers:
                     continue;
                 }
             };
-            // The stream ends with the daemon. The next daemon continues.
+            // The stream ends with the daemon. Subscribe to the next one.
             let Some(event) = event else { break };
             let Some(feed) = feed.upgrade() else { return };
             match serde_json::from_value(event) {
                 Ok(ScreenEvent::ScreenChanged(change)) => feed.apply_change(*change),
                 Ok(ScreenEvent::ScreenClosed) => return feed.end(None),
-                Err(error) => tracing::warn!(%error, "an event of a screen cannot be read"),
+                Err(error) => tracing::warn!(%error, "dropped an unreadable event of a screen"),
             }
         }
     }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_is_a_version_and_receives_what_is_newer() {
+    fn viewer_receives_rows_newer_than_its_version() {
         let mut screen = FeedScreen::default();
         assert!(matches!(screen.update_since("term", 0), ViewerUpdate::None));
         screen.apply_change(change(vec![row(0, "a"), row(1, "b")]));
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(frame(&screen, 1), (3, false, vec![1, 2]));
         assert_eq!(frame(&screen, 2), (3, false, vec![2]));
         assert!(matches!(screen.update_since("term", 3), ViewerUpdate::None));
-        // The next daemon sends everything; an equal row is not news.
+        // The next daemon sends all rows; an equal row is not a change.
         screen.apply_change(ScreenChange { whole: true, ..change(vec![row(0, "a"), row(1, "c"), row(2, "e")]) });
         assert_eq!(frame(&screen, 3), (4, false, vec![2]));
         screen.apply_change(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_tabs_are_woken_in_groups_and_one_that_types_first() {
+    async fn tabs_are_woken_in_groups_and_the_typing_tab_first() {
         let feed = Arc::new(Feed {
             terminal: "term".to_owned(),
             screen: Mutex::default(),
@@ -405,8 +405,11 @@ mod tests {
         let is_woken = |tab: &Arc<Notify>| tokio::time::timeout(Duration::ZERO, tab.clone().notified_owned());
         for _ in 0..3 {
             feed.apply_change(change(vec![row(0, "a")]));
-            assert!(is_woken(&tabs[37]).await.is_ok() && is_woken(&tabs[0]).await.is_ok(), "the first ones at once");
-            // A change in the meantime wakes all of them once more.
+            assert!(
+                is_woken(&tabs[37]).await.is_ok() && is_woken(&tabs[0]).await.is_ok(),
+                "the first group is woken at once"
+            );
+            // A change in the meantime wakes all tabs once more.
             feed.apply_change(change(vec![row(0, "b")]));
             for tab in &tabs {
                 tokio::time::timeout(Duration::from_secs(1), tab.notified()).await.expect("each tab is woken");
@@ -415,31 +418,31 @@ mod tests {
             for tab in &tabs {
                 let _ = is_woken(tab).await;
             }
-            assert!(!feed.is_waking.load(Ordering::Acquire), "nothing is left to do");
+            assert!(!feed.is_waking.load(Ordering::Acquire), "all groups were woken");
         }
         drop(viewer);
-        assert_eq!(feed.tabs.lock().len(), 49, "a tab that leaves is woken no more");
+        assert_eq!(feed.tabs.lock().len(), 49, "a closed tab is removed");
         drop(tabs);
         feed.apply_change(change(vec![row(0, "c")]));
         assert!(feed.tabs.lock().is_empty());
     }
 
     #[test]
-    fn a_frame_is_written_once_for_all_tabs_that_keep_up() {
+    fn frame_is_encoded_once_for_tabs_at_the_same_version() {
         let mut screen = FeedScreen::default();
         for (number, text) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
             screen.apply_change(change(vec![row(0, text)]));
-            let frame_of = |screen: &mut FeedScreen, since| match screen.update_since("term", since) {
-                ViewerUpdate::Frame(version, written) => (version, written),
+            let encoded_frame = |screen: &mut FeedScreen, since| match screen.update_since("term", since) {
+                ViewerUpdate::Frame(version, encoded) => (version, encoded),
                 update => panic!("{update:?}"),
             };
             let since = number as u64;
-            let (version, written) = frame_of(&mut screen, since);
-            assert_eq!((version, frame_of(&mut screen, since).1.as_ptr()), (since + 1, written.as_ptr()));
-            assert!(written.contains(&format!("\"{text}\"")), "{written}");
-            // Slow ones get separate frames, of which few are kept.
-            for slow in 0..since {
-                frame_of(&mut screen, slow);
+            let (version, encoded) = encoded_frame(&mut screen, since);
+            assert_eq!((version, encoded_frame(&mut screen, since).1.as_ptr()), (since + 1, encoded.as_ptr()));
+            assert!(encoded.contains(&format!("\"{text}\"")), "{encoded}");
+            // Slow tabs receive separate frames, of which only a few are kept.
+            for slow_version in 0..since {
+                encoded_frame(&mut screen, slow_version);
             }
             assert!(screen.encoded_frames.len() <= MAX_ENCODED_FRAMES);
         }

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use steplatch_protocol::{HandBackTerminal, HoldTerminal, ReconnectingClient};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time for which a hold outlives its socket and the daemon: as long as a terminal host waits for a holder to return.
+/// Time for which a hold outlives its socket and the daemon. A terminal host waits as long for a holder to return.
 const HOLD_GRACE: Duration = Duration::from_secs(15);
 
-/// Time between two attempts to hold a terminal again.
+/// Pause between two attempts to hold a terminal again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// All holds, by their keys.
@@ -26,13 +26,13 @@ pub(super) struct Holds {
 #[derive(Debug)]
 struct Hold {
     terminal: String,
-    /// Number of sockets that have taken it: only the last one releases it.
+    /// Number of sockets that have taken the hold: only the last one releases it.
     take_count: u64,
     _cancel_on_drop: DropGuard,
 }
 
 impl Holds {
-    /// Takes a hold, perhaps from an earlier socket. Returns the number of sockets that have taken it.
+    /// Takes a hold, possibly from an earlier socket. Returns the number of sockets that have taken it.
     ///
     /// # Errors
     /// If another client holds the terminal.
@@ -50,7 +50,7 @@ impl Holds {
         let client = person.running().await.map_err(|error| error.to_string())?;
         let (reply, mut events) = client.subscribe(verb.clone()).await.map_err(|error| error.to_string())?;
         if !reply.success {
-            return Err(reply.error.unwrap_or_else(|| "the terminal could not be held".to_owned()));
+            return Err(reply.error.unwrap_or_else(|| "failed to hold the terminal".to_owned()));
         }
         let cancelled = CancellationToken::new();
         let hold =
@@ -59,7 +59,7 @@ impl Holds {
         let (person, holds) = (person.clone(), self.clone());
         tokio::spawn(async move {
             let keep_hold = async {
-                // The stream has no events. It ends with the daemon, and the next daemon needs the hold again.
+                // The stream has no events. It ends with the daemon, and the next daemon must be given the hold again.
                 while events.next().await.is_some() {}
                 let mut lost_at = Instant::now();
                 loop {
@@ -99,7 +99,7 @@ impl Holds {
     /// Releases a terminal.
     ///
     /// # Errors
-    /// If the daemon does not answer, or refuses.
+    /// If the daemon does not respond, or refuses.
     pub(super) async fn hand_back(
         &self,
         person: &ReconnectingClient,

@@ -1,7 +1,7 @@
 //! Input of a tab, typed in order and only once.
 //!
-//! An input has a name, which the terminal's ledger remembers. After a lost connection the tab sends unacknowledged
-//! inputs again under the same names. After the end of a daemon, this module sends them again to the next one.
+//! An input has a name, which the terminal's ledger remembers. After a lost connection, the tab sends unacknowledged
+//! inputs again under the same names. After a restart of the daemon, this module sends them again to the new one.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 
 use super::message::{ToTab, TypedByTab};
 
-/// Time limit for reaching the daemon again before an input counts as lost.
+/// Maximum time to reach the daemon again before an input counts as lost.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time between two attempts.
+/// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Maximum length of an input's name, in bytes.
+/// Maximum input name length, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// An input that a tab has sent.

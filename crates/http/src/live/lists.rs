@@ -1,8 +1,8 @@
 //! The lists that the page shows everywhere: terminals, runs that wait at gates, and the newest runs.
 //!
-//! Requested once for all tabs, only while a tab is visible, and when the daemon reports that they may have changed.
-//! A program in a terminal can begin or stop waiting for input without an event. The list of terminals is therefore
-//! requested again after a change, less and less often.
+//! The lists are requested once for all tabs, only while a tab is visible, when the daemon reports a possible change. A
+//! program in a terminal can begin or stop waiting for input without an event. After a change, the list of terminals is
+//! therefore requested again, at increasing intervals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use steplatch_protocol::{
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Time between two attempts to reach the daemon.
+/// Pause between two attempts to reach the daemon.
 const RETRY_PAUSE: Duration = Duration::from_millis(700);
 
 /// Minimum time between two requests of the same list.
@@ -24,7 +24,7 @@ const MIN_REQUEST_INTERVAL: Duration = Duration::from_millis(300);
 /// Delays between requests of the list of terminals after a change, in milliseconds. The last one repeats.
 const TERMINAL_DELAYS_MS: [u64; 6] = [300, 700, 2_000, 5_000, 15_000, 30_000];
 
-/// Time limit of a call about the lists: longer than the daemon waits for a terminal host that does not answer.
+/// Time limit of a call for the lists: longer than the daemon waits for a terminal host that does not respond.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of runs in a list.
@@ -33,7 +33,7 @@ const MAX_RUNS: u32 = 100;
 /// The lists at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ListSnapshot {
-    /// True if the daemon runs; otherwise, the lists are the last known ones.
+    /// True if the daemon is running; otherwise, the lists are the last known ones.
     pub(super) daemon_is_running: bool,
     pub(super) terminals: Arc<Value>,
     pub(super) waiting: Arc<Value>,
@@ -53,7 +53,7 @@ impl Lists {
         Arc::new(Self { daemon, snapshot: watch::Sender::default(), is_updating: AtomicBool::new(false) })
     }
 
-    /// Returns whether the daemon runs.
+    /// Returns whether the daemon is running.
     pub(super) async fn is_daemon_running(&self) -> bool {
         self.daemon.running().await.is_ok()
     }
@@ -83,16 +83,14 @@ impl Lists {
         }
     }
 
-    /// Follows one daemon after the other.
+    /// Follows the current daemon, and its successors.
     async fn follow_daemons(&self) {
         loop {
             if let Ok(client) = self.daemon.running().await {
-                // Returns when the daemon ends or a call fails.
+                // Returns when the daemon exits or a call fails.
                 self.follow(&client).await;
                 if !client.is_closed() {
-                    tracing::warn!(
-                        "the lists of the page are requested again: the daemon refused or did not answer in time"
-                    );
+                    tracing::warn!("failed to request the lists of the page; retrying");
                 }
             }
             self.update(|lists| lists.daemon_is_running = false);
@@ -100,7 +98,7 @@ impl Lists {
         }
     }
 
-    /// Requests the lists when they may have changed, until the daemon ends.
+    /// Requests the lists when they may have changed, until the daemon exits.
     async fn follow(&self, client: &Client) -> Option<()> {
         let (_, mut runs) = with_timeout(client.subscribe(Watch {})).await?.ok()?;
         let mut terminals = with_timeout(TerminalEvents::subscribe(client)).await??;
@@ -141,9 +139,9 @@ impl Lists {
 
     fn update(&self, change: impl FnOnce(&mut ListSnapshot)) {
         self.snapshot.send_if_modified(|lists| {
-            let before = lists.clone();
+            let previous = lists.clone();
             change(lists);
-            *lists != before
+            *lists != previous
         });
     }
 }
@@ -160,7 +158,7 @@ impl TerminalEvents {
         }
     }
 
-    /// Waits for an event. Returns `None` once the daemon has ended.
+    /// Waits for an event. Returns `None` once the daemon has exited.
     async fn next(&mut self) -> Option<()> {
         match &mut self.0 {
             Some(events) => events.next().await.map(drop),
@@ -220,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminals_are_looked_at_when_they_change_and_then_less_and_less_often() {
+    fn terminals_are_requested_after_changes_at_growing_intervals() {
         let begin = Instant::now();
         let at = |milliseconds| begin + Duration::from_millis(milliseconds);
         let mut schedule = TerminalSchedule::new(begin);
@@ -234,7 +232,7 @@ mod tests {
             now = next;
         }
         assert_eq!(pauses, [300, 700, 2_000, 5_000, 15_000, 30_000, 30_000, 30_000]);
-        // A change is seen at once, many changes not more often than the least interval.
+        // A change is requested at once, many changes at most once per minimum interval.
         let last = now - 30_000;
         schedule.record_change(at(last + 20_000));
         assert_eq!(schedule.due, at(last + 20_000));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_protocol::{MouseEvent, PageSecret, ScreenRow, ScreenState};
 
-/// A message of a tab.
+/// A message from a tab.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(super) enum FromTab {
@@ -40,7 +40,7 @@ pub(super) enum FromTab {
         #[serde(default)]
         note: Option<String>,
     },
-    /// Type into a terminal. `n` names the input: a repeated name types nothing.
+    /// Type into a terminal. `n` is the name of the input: an input with a repeated name is not typed again.
     Type {
         terminal: String,
         #[serde(default)]
@@ -81,9 +81,9 @@ pub(super) enum Rate {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(super) enum ToTab {
-    /// The tab has a session. `daemon` is true if the daemon runs.
+    /// The tab has a session. `daemon` is true if the daemon is running.
     Hello { build: &'static str, daemon: bool },
-    /// The daemon started or ended.
+    /// The daemon started or stopped.
     Daemon { here: bool },
     /// A screen changed.
     Screen(Frame),
@@ -104,7 +104,7 @@ pub(super) enum ToTab {
 }
 
 impl ToTab {
-    /// Returns the message in its sent form.
+    /// Returns the message as it is sent.
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string(self).expect("a message contains only JSON")
     }

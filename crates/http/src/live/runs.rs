@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::message::ToTab;
 
-/// Time between two attempts to reach the daemon.
+/// Pause between two attempts to reach the daemon.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// A followed run. Dropping it stops the events.
@@ -22,7 +22,7 @@ impl Drop for RunFollower {
     }
 }
 
-/// Follows a run, beginning with event number `from`.
+/// Follows a run, starting at event number `from`.
 pub(super) fn follow(
     daemon: ReconnectingClient,
     run_id: String,

@@ -18,10 +18,10 @@ use super::runs::{RunFollower, follow};
 use crate::app::App;
 use crate::page::{self, login};
 
-/// Time limit for the first message.
+/// Maximum time until the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time between two pings, which also check the session.
+/// Interval of pings, which also check the session.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Maximum age of the last session check before a tab acts on a terminal.
@@ -30,7 +30,7 @@ const MAX_CHECK_AGE: Duration = Duration::from_secs(1);
 /// Maximum age of the last session check before a tab of a read-only link gets another frame.
 const MAX_LINK_CHECK_AGE: Duration = Duration::from_secs(2);
 
-/// Maximum time without a message from a tab, which answers pings.
+/// Maximum time without a message from a tab, which responds to pings.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of unacknowledged frames of one screen.
@@ -42,7 +42,7 @@ const MAX_WATCHED_TERMINALS: usize = 256;
 /// Maximum number of runs that a tab follows.
 const MAX_FOLLOWED_RUNS: usize = 32;
 
-/// Maximum number of waiting inputs.
+/// Maximum number of queued inputs.
 const MAX_INPUTS: usize = 1024;
 
 /// Delay before acknowledging a typed input, so that the frame with its echo is sent first. The tab needs the
@@ -63,16 +63,16 @@ pub(super) struct Tab {
     app: Arc<App>,
     socket: WebSocket,
     session: CheckPageSession,
-    /// The only terminal that the tab sees, of a read-only link.
+    /// The only terminal that the tab may see, if its session is that of a read-only link.
     terminal: Option<String>,
     /// Connection to the daemon on behalf of the person at the browser.
     person: ReconnectingClient,
     /// Notified of changed screens.
     wake: Arc<Notify>,
-    watched: HashMap<String, Watched>,
-    /// Holds by their keys, each with the number of times it was taken.
-    held: HashMap<String, u64>,
-    followed: HashMap<String, RunFollower>,
+    watched: HashMap<String, WatchedTerminal>,
+    /// Numbers of times that each hold was taken, by its key.
+    holds: HashMap<String, u64>,
+    run_followers: HashMap<String, RunFollower>,
     inputs: mpsc::Sender<TabInput>,
     replies: mpsc::Sender<ToTab>,
     /// Delayed acknowledgements of typed inputs, and the time to send them.
@@ -86,11 +86,11 @@ pub(super) struct Tab {
 }
 
 /// A screen that a tab watches.
-struct Watched {
+struct WatchedTerminal {
     rate: Rate,
-    /// `None` while the tab is hidden: the daemon sends no screen that only hidden tabs watch.
+    /// `None` while the tab is hidden: the daemon does not send screens that only hidden tabs watch.
     viewer: Option<Viewer>,
-    /// The version of the last frame.
+    /// Version of the last frame.
     since: u64,
     /// Versions of unacknowledged frames.
     unacknowledged: VecDeque<u64>,
@@ -98,34 +98,34 @@ struct Watched {
     has_ended: bool,
 }
 
-impl Watched {
+impl WatchedTerminal {
     fn new(viewer: Option<Viewer>, rate: Rate) -> Self {
         Self { rate, viewer, since: 0, unacknowledged: VecDeque::new(), sent_at: None, has_ended: false }
     }
 }
 
-/// Close code and reason of a tab's socket.
+/// Close code of a tab's socket, and the reason.
 struct SocketClose(u16, &'static str);
 
 impl Tab {
     /// Serves a tab until it closes.
     pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookies: Vec<PageSecret>, peer: Peer) {
-        let first = timeout(HELLO_TIMEOUT, socket.recv()).await;
-        let Ok(Some(Ok(Message::Text(first)))) = first else { return };
-        let Ok(FromTab::Hello { half }) = serde_json::from_str(&first) else {
-            return close(socket, SocketClose(INVALID_MESSAGE, "the first message is not a hello")).await;
+        let first_message = timeout(HELLO_TIMEOUT, socket.recv()).await;
+        let Ok(Some(Ok(Message::Text(hello)))) = first_message else { return };
+        let Ok(FromTab::Hello { half }) = serde_json::from_str(&hello) else {
+            return close(socket, SocketClose(INVALID_MESSAGE, "the first message must be a hello")).await;
         };
         let pairs =
             cookies.into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone(), may_be_link: true });
         let login::Session { pair: session, terminal } = match login::find_session(&app, pairs.collect()).await {
             Ok(Ok(session)) => session,
             Ok(Err(_)) => return close(socket, SocketClose(LOGGED_OUT, "the session has ended")).await,
-            Err(_) => return close(socket, SocketClose(GOING_AWAY, "the daemon does not answer")).await,
+            Err(_) => return close(socket, SocketClose(GOING_AWAY, "the daemon does not respond")).await,
         };
         let person = app.daemon.for_person("page", Some(peer));
         let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
         let (replies, mut reply_receiver) = mpsc::channel(64);
-        let typist = tokio::spawn(type_inputs(person.clone(), input_receiver, replies.clone()));
+        let input_task = tokio::spawn(type_inputs(person.clone(), input_receiver, replies.clone()));
         let daemon_is_running = app.live.lists.is_daemon_running().await;
         let mut tab = Self {
             app,
@@ -135,8 +135,8 @@ impl Tab {
             person,
             wake: Arc::default(),
             watched: HashMap::new(),
-            held: HashMap::new(),
-            followed: HashMap::new(),
+            holds: HashMap::new(),
+            run_followers: HashMap::new(),
             inputs,
             replies,
             acknowledgements: (Vec::new(), None),
@@ -147,8 +147,8 @@ impl Tab {
             checked_at: Instant::now(),
         };
         let result = tab.exchange_messages(&mut reply_receiver).await;
-        typist.abort();
-        for (key, take_count) in tab.held.drain() {
+        input_task.abort();
+        for (key, take_count) in tab.holds.drain() {
             tab.app.live.holds.release_later(key, take_count);
         }
         if let Err(socket_close) = result {
@@ -191,12 +191,12 @@ impl Tab {
                                 self.handle(message).await;
                             }
                             Err(error) => {
-                                tracing::debug!(%error, "a message of a tab cannot be read");
-                                return Err(SocketClose(INVALID_MESSAGE, "a message is invalid"));
+                                tracing::debug!(%error, "a tab sent an unreadable message");
+                                return Err(SocketClose(INVALID_MESSAGE, "a message is not valid"));
                             }
                         },
                         Some(Ok(Message::Binary(_))) => {
-                            return Err(SocketClose(INVALID_MESSAGE, "a message is not text"));
+                            return Err(SocketClose(INVALID_MESSAGE, "a message must be text"));
                         }
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                         Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
@@ -214,7 +214,7 @@ impl Tab {
                         self.acknowledgements.1.get_or_insert_with(|| Instant::now() + ACKNOWLEDGEMENT_DELAY);
                     }
                     reply => {
-                        // A failed input is reported after the earlier ones.
+                        // Report a failed input after the earlier ones.
                         if !self.acknowledge().await || !self.send(&reply).await {
                             return Ok(());
                         }
@@ -230,7 +230,7 @@ impl Tab {
                         return Err(SocketClose(LOGGED_OUT, "the session has ended"));
                     }
                 }
-                () = shutdown.cancelled() => return Err(SocketClose(GOING_AWAY, "the server shuts down")),
+                () = shutdown.cancelled() => return Err(SocketClose(GOING_AWAY, "the server is shutting down")),
             }
         }
     }
@@ -255,13 +255,13 @@ impl Tab {
         true
     }
 
-    /// Returns whether the session continues. Does not start a daemon.
+    /// Returns whether the session is still valid. Does not start a daemon.
     async fn is_logged_in(&mut self) -> bool {
         self.checked_at = Instant::now();
         match self.app.daemon.running().await {
             Ok(client) => match client.call(self.session.clone()).await {
-                Ok(checked) => checked.success,
-                // The daemon has just ended; the next one will check the session.
+                Ok(reply) => reply.success,
+                // The daemon has just exited; the next one will check the session.
                 Err(_) => true,
             },
             Err(_) => true,
@@ -299,7 +299,7 @@ impl Tab {
             }
         }
         for frame in frames {
-            // A closed tab is detected when its next message is read.
+            // Ignore the result: a closed tab is detected when its next message is read.
             self.send_text(frame).await;
         }
         next
@@ -320,8 +320,8 @@ impl Tab {
                 Some(terminal) => {
                     let entries = terminals.as_array().into_iter().flatten();
                     let entries = entries.filter(|entry| entry["session_id"] == **terminal);
-                    let seen: Vec<_> = entries.map(visible_to_link).collect();
-                    ToTab::Lists { terminals: seen.into(), waiting: json!([]), runs: json!([]) }
+                    let visible_entries: Vec<_> = entries.map(link_view).collect();
+                    ToTab::Lists { terminals: visible_entries.into(), waiting: json!([]), runs: json!([]) }
                 }
             };
             self.send(&lists).await;
@@ -334,7 +334,7 @@ impl Tab {
             match (self.is_visible, &watched.viewer) {
                 (true, None) => {
                     let viewer = self.app.live.feeds.watch(terminal, watched.rate, &self.wake);
-                    *watched = Watched::new(Some(viewer), watched.rate);
+                    *watched = WatchedTerminal::new(Some(viewer), watched.rate);
                 }
                 (false, Some(_)) => watched.viewer = None,
                 _ => {}
@@ -347,7 +347,7 @@ impl Tab {
         match (self.wants_lists && self.is_visible, &self.lists) {
             (true, None) => {
                 let mut lists = self.app.live.lists.subscribe();
-                // The default snapshot does not state whether the daemon runs.
+                // The default snapshot does not contain the state of the daemon.
                 if *lists.borrow() != ListSnapshot::default() {
                     lists.mark_changed();
                 }
@@ -358,13 +358,13 @@ impl Tab {
         }
     }
 
-    /// Returns whether the session of the tab may send a message: that of a read-only link sees its terminal only.
+    /// Returns whether the session of the tab permits a message: that of a read-only link permits only its terminal.
     fn permits(&self, message: &FromTab) -> bool {
-        let Some(seen) = &self.terminal else { return true };
+        let Some(linked_terminal) = &self.terminal else { return true };
         match message {
             FromTab::Hello { .. } | FromTab::Visible { .. } | FromTab::Lists => true,
             FromTab::Watch { terminal, .. } | FromTab::Leave { terminal } | FromTab::Ack { terminal, .. } => {
-                terminal == seen
+                terminal == linked_terminal
             }
             FromTab::Follow { .. }
             | FromTab::Unfollow { .. }
@@ -388,12 +388,12 @@ impl Tab {
                     }
                 }
                 None if is_full => {
-                    let error = Some(format!("a tab watches at most {MAX_WATCHED_TERMINALS} terminals"));
+                    let error = Some(format!("a tab can watch at most {MAX_WATCHED_TERMINALS} terminals"));
                     self.send(&ToTab::Gone { terminal, error }).await;
                 }
                 None => {
                     let viewer = self.is_visible.then(|| self.app.live.feeds.watch(&terminal, rate, &self.wake));
-                    self.watched.insert(terminal, Watched::new(viewer, rate));
+                    self.watched.insert(terminal, WatchedTerminal::new(viewer, rate));
                 }
             },
             FromTab::Leave { terminal } => drop(self.watched.remove(&terminal)),
@@ -412,20 +412,20 @@ impl Tab {
                 self.update_list_subscription();
             }
             FromTab::Follow { run, from } => {
-                if self.followed.len() < MAX_FOLLOWED_RUNS || self.followed.contains_key(&run) {
-                    let followed = follow(self.app.daemon.clone(), run.clone(), from, self.replies.clone());
-                    self.followed.insert(run, followed);
+                if self.run_followers.len() < MAX_FOLLOWED_RUNS || self.run_followers.contains_key(&run) {
+                    let run_follower = follow(self.app.daemon.clone(), run.clone(), from, self.replies.clone());
+                    self.run_followers.insert(run, run_follower);
                 } else {
-                    let error = Some(format!("a tab follows at most {MAX_FOLLOWED_RUNS} runs"));
+                    let error = Some(format!("a tab can follow at most {MAX_FOLLOWED_RUNS} runs"));
                     self.send(&ToTab::Unfollowed { run, error }).await;
                 }
             }
-            FromTab::Unfollow { run } => drop(self.followed.remove(&run)),
+            FromTab::Unfollow { run } => drop(self.run_followers.remove(&run)),
             FromTab::Hold { terminal, key } => {
                 let hold = self.app.live.holds.take(&self.person, &terminal, &key).await;
                 let error = match hold {
                     Ok(take_count) => {
-                        self.held.insert(key, take_count);
+                        self.holds.insert(key, take_count);
                         None
                     }
                     Err(error) => Some(error),
@@ -434,7 +434,7 @@ impl Tab {
             }
             FromTab::HandBack { terminal, key, note } => {
                 let error = self.app.live.holds.hand_back(&self.person, &terminal, &key, note).await.err();
-                self.held.remove(&key);
+                self.holds.remove(&key);
                 self.send(&ToTab::HandedBack { terminal, error }).await;
             }
             FromTab::Type { terminal, key, n, input } => {
@@ -443,7 +443,7 @@ impl Tab {
                 }
                 let input = TabInput { terminal, key, name: n, input };
                 if let Err(mpsc::error::TrySendError::Full(input)) = self.inputs.try_send(input) {
-                    let error = Some("too many inputs are waiting".to_owned());
+                    let error = Some("too many inputs are queued".to_owned());
                     let TabInput { terminal, name: n, .. } = input;
                     self.send(&ToTab::Typed { terminal, n, error }).await;
                 }
@@ -452,7 +452,7 @@ impl Tab {
                 let Ok(client) = self.person.running().await else { return };
                 let result = client.call(ResizeTerminal { session_id: terminal.clone(), cols, rows }).await;
                 if let Ok(Some(error)) = result.map(|reply| reply.error) {
-                    tracing::debug!(%error, terminal, "a terminal was not resized");
+                    tracing::debug!(%error, terminal, "failed to resize a terminal");
                 }
             }
         }
@@ -475,8 +475,8 @@ const LINK_FIELDS: [&str; 12] = [
     "host_lost_since",
 ];
 
-/// Returns a listed terminal with the fields that a read-only link shows.
-fn visible_to_link(terminal: &Value) -> Value {
+/// Returns the fields of a listed terminal that a read-only link shows.
+fn link_view(terminal: &Value) -> Value {
     let fields = LINK_FIELDS.iter().filter_map(|name| Some(((*name).to_owned(), terminal.get(name)?.clone())));
     Value::Object(fields.collect())
 }

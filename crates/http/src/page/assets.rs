@@ -89,15 +89,15 @@ modules! {
 /// Returns every file except the document.
 fn assets() -> &'static [Asset] {
     static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
-        let script = bundle("main.js", MODULES).expect("a test has joined these modules");
-        let text = |path, media_type, text: &'static str| {
+        let script = bundle("main.js", MODULES).expect("a test bundles these modules");
+        let text_asset = |path, media_type, text: &'static str| {
             let bytes = text.as_bytes();
             Asset { path, media_type, bytes, gzip: compress(bytes) }
         };
         [
-            text("style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
-            text("icon.svg", "image/svg+xml", include_str!("../../page/icon.svg")),
-            text("page.js", "text/javascript; charset=utf-8", String::leak(script)),
+            text_asset("style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
+            text_asset("icon.svg", "image/svg+xml", include_str!("../../page/icon.svg")),
+            text_asset("page.js", "text/javascript; charset=utf-8", String::leak(script)),
         ]
     });
     &*ASSETS
@@ -105,8 +105,8 @@ fn assets() -> &'static [Asset] {
 
 fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    written.expect("a write into memory does not fail")
+    let result = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    result.expect("a write into memory does not fail")
 }
 
 /// The document, with the placeholder `{{build}}`.
@@ -118,7 +118,7 @@ pub(super) fn index() -> &'static str {
     &TEXT
 }
 
-/// Returns the build: a hash of all files. It is part of their addresses.
+/// Returns the build id: a hash of all files, which is part of their addresses.
 pub(crate) fn build() -> &'static str {
     static BUILD: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();
@@ -143,23 +143,26 @@ mod tests {
     use std::io::Read as _;
     use std::path::Path;
 
-    use super::super::bundle::variable;
+    use super::super::bundle::module_variable;
     use super::*;
 
     #[test]
     fn every_module_is_in_the_table_and_in_the_script() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("page/js");
-        let found: BTreeSet<_> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        assert_eq!(found, MODULES.iter().map(|(name, _)| (*name).to_owned()).collect());
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("page/js");
+        let files: BTreeSet<_> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(files, MODULES.iter().map(|(name, _)| (*name).to_owned()).collect());
         let script = find("page.js").unwrap().bytes;
         let script = std::str::from_utf8(script).unwrap();
-        let joined = MODULES.iter().filter(|(name, _)| script.contains(&format!("const {} = (", variable(name))));
-        assert_eq!(joined.count(), MODULES.len());
+        let bundled =
+            MODULES.iter().filter(|(name, _)| script.contains(&format!("const {} = (", module_variable(name))));
+        assert_eq!(bundled.count(), MODULES.len());
     }
 
     #[test]
-    fn the_document_names_files_of_this_build_and_loads_nothing_from_elsewhere() {
+    fn document_loads_only_files_of_this_build() {
         let index = index();
         assert!(!index.contains("{{") && index.contains(build()));
         for part in index.split(&format!("/a/{}/", build())).skip(1) {
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn page_has_at_most_150_kilobytes_on_the_wire() {
+    fn compressed_page_is_at_most_150_kilobytes() {
         let compressed: usize = assets().iter().map(|asset| asset.gzip.len()).sum();
         assert!(compressed + index().len() <= 150_000, "{compressed}");
         for asset in assets() {
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_becomes_markup_or_code() {
+    fn modules_never_evaluate_text_as_markup_or_code() {
         for (name, text) in MODULES {
             for forbidden in
                 ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "cssText"]

@@ -1,39 +1,39 @@
-//! One script from the modules of the page, so that the first view needs one request for all of them.
+//! One script that joins the modules of the page, so that the first view needs only one request for all of them.
 //!
-//! The modules are in the style of this page, which a test checks: an `import` or `export` begins a line, an `import`
-//! names its parts or the whole module, an `export` declares a function, a class or a constant, and no module imports
-//! itself through others. Each module becomes a function that runs once and returns its exports.
+//! The modules follow rules that a test checks: an `import` or `export` begins a line, an `import` names its parts or
+//! the whole module, an `export` declares a function, a class or a constant, and imports have no cycles. Each module
+//! becomes a function that runs once and returns its exports.
 
 use std::fmt::Write as _;
 
-/// A module: its file name and its text.
+/// A module: its file name and its source.
 pub(super) type Module = (&'static str, &'static str);
 
-/// Joins the modules that `entry` imports, each after those that it imports. Returns `None` if a module is missing or a
-/// statement has another form.
+/// Joins `entry` and the modules that it imports, each after its own imports. Returns `None` if a module is missing or a
+/// statement has an unsupported form.
 pub(super) fn bundle(entry: &str, modules: &[Module]) -> Option<String> {
-    let mut joined = String::from("\"use strict\";\n");
-    let mut done = Vec::new();
-    add(entry, modules, &mut done, &mut joined)?;
-    Some(joined)
+    let mut script = String::from("\"use strict\";\n");
+    let mut added_names = Vec::new();
+    add_module(entry, modules, &mut added_names, &mut script)?;
+    Some(script)
 }
 
-fn add(name: &str, modules: &[Module], done: &mut Vec<String>, joined: &mut String) -> Option<()> {
-    if done.iter().any(|known| known == name) {
+fn add_module(name: &str, modules: &[Module], added_names: &mut Vec<String>, script: &mut String) -> Option<()> {
+    if added_names.iter().any(|added| added == name) {
         return Some(());
     }
-    let (_, text) = modules.iter().find(|(known, _)| *known == name)?;
+    let (_, source) = modules.iter().find(|(file, _)| *file == name)?;
     let (mut body, mut exports) = (String::new(), Vec::new());
-    let mut lines = text.lines();
+    let mut lines = source.lines();
     while let Some(line) = lines.next() {
         if line.starts_with("import ") {
             let mut statement = line.to_owned();
             while !statement.ends_with(';') {
                 statement += lines.next()?;
             }
-            let (parts, imported) = parse_import(&statement)?;
-            add(imported, modules, done, joined)?;
-            let _ = writeln!(body, "const {parts} = {};", variable(imported));
+            let (pattern, imported_module) = parse_import(&statement)?;
+            add_module(imported_module, modules, added_names, script)?;
+            let _ = writeln!(body, "const {pattern} = {};", module_variable(imported_module));
         } else if let Some(declaration) = line.strip_prefix("export ") {
             exports.push(declared_name(declaration)?);
             let _ = writeln!(body, "{declaration}");
@@ -41,13 +41,17 @@ fn add(name: &str, modules: &[Module], done: &mut Vec<String>, joined: &mut Stri
             let _ = writeln!(body, "{line}");
         }
     }
-    let _ =
-        writeln!(joined, "const {} = (() => {{\n{body}return {{ {} }};\n}})();", variable(name), exports.join(", "));
-    done.push(name.to_owned());
+    let _ = writeln!(
+        script,
+        "const {} = (() => {{\n{body}return {{ {} }};\n}})();",
+        module_variable(name),
+        exports.join(", ")
+    );
+    added_names.push(name.to_owned());
     Some(())
 }
 
-/// Returns the pattern that takes the parts of an import from the module's exports, and the file name of the module.
+/// Returns the destructuring pattern for the imported parts, and the file name of the module.
 fn parse_import(statement: &str) -> Option<(String, &str)> {
     let (parts, source) = statement.strip_prefix("import ")?.rsplit_once(" from ")?;
     let name = source.strip_prefix("\"./")?.strip_suffix("\";")?;
@@ -57,7 +61,7 @@ fn parse_import(statement: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Returns the name that an exported declaration has.
+/// Returns the name of an exported declaration.
 fn declared_name(declaration: &str) -> Option<&str> {
     let kinds = ["async function ", "function ", "class ", "const "];
     let rest = kinds.iter().find_map(|kind| declaration.strip_prefix(kind))?;
@@ -65,8 +69,8 @@ fn declared_name(declaration: &str) -> Option<&str> {
     Some(&rest[..end]).filter(|name| !name.is_empty())
 }
 
-/// Returns the variable with the exports of a module.
-pub(super) fn variable(module: &str) -> String {
+/// Returns the name of the variable with the exports of a module.
+pub(super) fn module_variable(module: &str) -> String {
     format!("module_{}", module.trim_end_matches(".js"))
 }
 
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_comes_once_and_after_its_imports() {
+    fn each_module_is_added_once_after_its_imports() {
         let modules = [
             ("main.js", "import {\n  a,\n  b as c,\n} from \"./ab.js\";\nimport * as d from \"./d.js\";\nd.e(a, c);\n"),
             ("ab.js", "import { e } from \"./d.js\";\nexport const a = e(1);\nexport async function b() {}\n"),
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_of_another_form_is_refused() {
+    fn unsupported_statement_is_refused() {
         for text in [
             "import \"./d.js\";",
             "import d from \"./d.js\";",

@@ -17,7 +17,7 @@ use steplatch_protocol::{AskError, BeginPageSession, CheckPageSession, PageSecre
 
 use crate::admission::Caller;
 use crate::app::App;
-use crate::carry_out::parse_body;
+use crate::execute::parse_body;
 use crate::page::assets;
 use crate::refusal::Refusal;
 
@@ -28,15 +28,15 @@ pub(crate) const HALF_HEADER: &str = "steplatch-half";
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// Returns the prefix of the cookies of the server at `port`; the id of the session follows. Servers at other ports of
-/// the host receive the cookies, too, and could overwrite a cookie with a fixed name by chance.
+/// the host receive the cookies, too, and could accidentally overwrite a cookie with a fixed name.
 fn cookie_prefix(port: u16) -> String {
     format!("steplatch-{port}-")
 }
 
-/// Maximum number of cookies to try, because other servers of the host may have set some, too.
+/// Maximum number of cookies to try. Other servers of the host may have set some, too.
 const MAX_COOKIES: usize = 8;
 
-/// Returns the value of a header, if there is exactly one and it is text.
+/// Returns the value of a header, if there is exactly one and it is visible ASCII.
 fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -82,15 +82,15 @@ fn session_pairs(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<Ch
     session_cookies(headers, port).into_iter().map(pair).collect()
 }
 
-/// A session of a browser.
+/// A browser session.
 pub(crate) struct Session {
-    /// Its halves.
+    /// Both halves of the session.
     pub(crate) pair: CheckPageSession,
-    /// The only terminal that it may see.
+    /// The only terminal that the session may show.
     pub(crate) terminal: Option<String>,
 }
 
-/// Returns the session among pairs of halves, or the reason that there is none.
+/// Returns the session among pairs of halves, or the reason why there is none.
 ///
 /// # Errors
 /// If the daemon cannot check the pairs.
@@ -113,7 +113,7 @@ pub(crate) async fn find_session(
 ///
 /// # Errors
 /// If the daemon cannot check the cookies.
-pub(crate) async fn knows_cookie(app: &App, cookies: &[PageSecret]) -> Result<bool, AskError> {
+pub(crate) async fn has_session_cookie(app: &App, cookies: &[PageSecret]) -> Result<bool, AskError> {
     for cookie in cookies {
         let check = CheckPageSession { cookie: cookie.clone(), ..CheckPageSession::default() };
         if app.daemon.call(check).await?.cookie_is_known {
@@ -123,7 +123,7 @@ pub(crate) async fn knows_cookie(app: &App, cookies: &[PageSecret]) -> Result<bo
     Ok(false)
 }
 
-/// Checks the session of a request without the token.
+/// Returns the caller of a request without the token, by its session.
 ///
 /// # Errors
 /// If the daemon cannot check the session, or it has ended.
@@ -136,7 +136,7 @@ pub(crate) async fn find_caller(app: &App, headers: &HeaderMap) -> Result<Caller
     match find_session(app, pairs).await? {
         Ok(Session { terminal: None, .. }) => Ok(Caller::Page),
         Ok(Session { terminal: Some(_), .. }) => {
-            let error = "This browser uses a read-only link to a terminal, which shows nothing else";
+            let error = "This browser uses a read-only link, which shows only one terminal";
             Err(Refusal::new(StatusCode::FORBIDDEN, "read_only_link", error))
         }
         Err(reason) => Err(logged_out_refusal(reason)),
@@ -196,44 +196,47 @@ mod tests {
 
     use super::*;
 
-    const ORIGIN_OF_PAGE: &str = "http://localhost:7878";
+    const PAGE_ORIGIN: &str = "http://localhost:7878";
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let named = |name: &str| HeaderName::from_bytes(name.as_bytes()).unwrap();
-        pairs.iter().map(|(name, value)| (named(name), HeaderValue::from_str(value).unwrap())).collect()
+        let header_name = |name: &str| HeaderName::from_bytes(name.as_bytes()).unwrap();
+        pairs.iter().map(|(name, value)| (header_name(name), HeaderValue::from_str(value).unwrap())).collect()
     }
 
     #[test]
-    fn only_the_page_itself_counts_as_the_same_origin() {
-        let same = |pairs: &[(&str, &str)]| is_same_origin(&headers(pairs), ORIGIN_OF_PAGE);
-        assert!(same(&[("sec-fetch-site", "same-origin")]));
-        assert!(same(&[("sec-fetch-site", "same-origin"), ("origin", ORIGIN_OF_PAGE)]));
-        assert!(same(&[("origin", ORIGIN_OF_PAGE)]));
+    fn only_the_page_is_the_same_origin() {
+        let is_same = |pairs: &[(&str, &str)]| is_same_origin(&headers(pairs), PAGE_ORIGIN);
+        assert!(is_same(&[("sec-fetch-site", "same-origin")]));
+        assert!(is_same(&[("sec-fetch-site", "same-origin"), ("origin", PAGE_ORIGIN)]));
+        assert!(is_same(&[("origin", PAGE_ORIGIN)]));
         for foreign in ["same-site", "cross-site", "none", ""] {
-            assert!(!same(&[("sec-fetch-site", foreign)]), "{foreign}");
-            assert!(!same(&[("sec-fetch-site", foreign), ("origin", ORIGIN_OF_PAGE)]), "{foreign}");
+            assert!(!is_same(&[("sec-fetch-site", foreign)]), "{foreign}");
+            assert!(!is_same(&[("sec-fetch-site", foreign), ("origin", PAGE_ORIGIN)]), "{foreign}");
         }
         for foreign in ["null", "http://localhost:7879", "https://localhost:7878", "http://127.0.0.1:7878"] {
-            assert!(!same(&[("origin", foreign)]), "{foreign}");
-            assert!(!same(&[("sec-fetch-site", "same-origin"), ("origin", foreign)]), "{foreign}");
+            assert!(!is_same(&[("origin", foreign)]), "{foreign}");
+            assert!(!is_same(&[("sec-fetch-site", "same-origin"), ("origin", foreign)]), "{foreign}");
         }
-        assert!(!same(&[]), "a request that states nothing may be anyone's");
+        assert!(!is_same(&[]), "a request without an origin is not from the page");
     }
 
     #[test]
-    fn both_halves_are_shown_by_the_page_only() {
-        let shown = |pairs: &[(&str, &str)]| session_pairs(&headers(pairs), Some(ORIGIN_OF_PAGE), 7878);
+    fn session_needs_both_halves_from_the_page() {
+        let pairs_in = |pairs: &[(&str, &str)]| session_pairs(&headers(pairs), Some(PAGE_ORIGIN), 7878);
         let (site, half) = (("sec-fetch-site", "same-origin"), ("steplatch-half", "h"));
-        let found = shown(&[site, half, ("cookie", "a=b; steplatch-7878-s=c; steplatch-9-s=d")]);
-        assert_eq!(found.iter().map(|pair| (&*pair.cookie.0, &*pair.half.0)).collect::<Vec<_>>(), [("c", "h")]);
-        assert!(shown(&[site, half]).is_empty(), "no cookie");
-        assert!(shown(&[site, half, ("cookie", "steplatch-9-s=d")]).is_empty(), "of another server");
-        assert!(shown(&[site, ("cookie", "steplatch-7878-s=c")]).is_empty(), "no half");
-        assert!(shown(&[half, ("cookie", "steplatch-7878-s=c")]).is_empty(), "from an unknown page");
-        // Another server of the host has set one for a path.
-        assert_eq!(shown(&[site, half, ("cookie", "steplatch-7878-s=x; steplatch-7878-s=c")]).len(), 2);
-        assert_eq!(shown(&[site, half, ("cookie", &"steplatch-7878-s=x; ".repeat(99))]).len(), MAX_COOKIES);
-        let other = session_pairs(&headers(&[site, half, ("cookie", "steplatch-7878-s=c")]), None, 7878);
-        assert!(other.is_empty(), "not at localhost");
+        let pairs = pairs_in(&[site, half, ("cookie", "a=b; steplatch-7878-s=c; steplatch-9-s=d")]);
+        assert_eq!(pairs.iter().map(|pair| (&*pair.cookie.0, &*pair.half.0)).collect::<Vec<_>>(), [("c", "h")]);
+        assert!(pairs_in(&[site, half]).is_empty(), "the cookie is missing");
+        assert!(
+            pairs_in(&[site, half, ("cookie", "steplatch-9-s=d")]).is_empty(),
+            "the cookie belongs to another server"
+        );
+        assert!(pairs_in(&[site, ("cookie", "steplatch-7878-s=c")]).is_empty(), "the half is missing");
+        assert!(pairs_in(&[half, ("cookie", "steplatch-7878-s=c")]).is_empty(), "the origin is unknown");
+        // Another server of the host may have set a cookie for a path.
+        assert_eq!(pairs_in(&[site, half, ("cookie", "steplatch-7878-s=x; steplatch-7878-s=c")]).len(), 2);
+        assert_eq!(pairs_in(&[site, half, ("cookie", &"steplatch-7878-s=x; ".repeat(99))]).len(), MAX_COOKIES);
+        let pairs = session_pairs(&headers(&[site, half, ("cookie", "steplatch-7878-s=c")]), None, 7878);
+        assert!(pairs.is_empty(), "the page is not at localhost");
     }
 }

@@ -1,4 +1,4 @@
-//! Files that a tab of the page sends in pieces. A complete one is copied to its place as `put_file` does.
+//! Files that a tab of the page sends in pieces. A complete file is copied to its target with `put_file`.
 //!
 //! The pieces are in a temporary directory that only the user can enter. An upload that is not continued is discarded.
 
@@ -23,19 +23,19 @@ use tempfile::TempDir;
 
 use crate::admission::Caller;
 use crate::app::App;
-use crate::carry_out::parse_body;
+use crate::execute::parse_body;
 use crate::refusal::Refusal;
 
-/// Maximum number of unfinished uploads; a further upload discards the least recently continued.
+/// Maximum number of unfinished uploads; a new one discards the least recently continued.
 const MAX_UPLOADS: usize = 8;
 
 /// Maximum size of a file, in bytes: that of `put_file`.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Time after which an upload that is not continued is discarded.
+/// Time without a new piece after which an upload is discarded.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Maximum length of the id of an upload, in characters. The page draws it at random.
+/// Maximum upload id length, in characters. The page chooses ids at random.
 const MAX_ID_CHARS: usize = 64;
 
 /// The unfinished uploads, by id.
@@ -44,7 +44,7 @@ pub(crate) struct Uploads(Mutex<HashMap<String, Upload>>);
 
 #[derive(Debug)]
 struct Upload {
-    folder: TempDir,
+    directory: TempDir,
     file: Arc<File>,
     size: u64,
     continued_at: Instant,
@@ -55,16 +55,16 @@ const FILE_MODE: u32 = 0o644;
 
 impl Upload {
     fn begin(now: Instant) -> io::Result<Self> {
-        // Without this, the mode is 0755 with a usual umask, and other users could read the file.
+        // With a usual umask the mode would be 0755, and other users could read the file.
         let private = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("steplatch-upload-").permissions(private).tempdir()?;
+        let directory = tempfile::Builder::new().prefix("steplatch-upload-").permissions(private).tempdir()?;
         let options = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).clone();
-        let file = Arc::new(options.open(folder.path().join(CONTENT))?);
-        Ok(Self { folder, file, size: 0, continued_at: now })
+        let file = Arc::new(options.open(directory.path().join(CONTENT))?);
+        Ok(Self { directory, file, size: 0, continued_at: now })
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join(CONTENT)
+        self.directory.path().join(CONTENT)
     }
 }
 
@@ -76,11 +76,11 @@ const CONTENT: &str = "content";
 enum PieceError {
     #[error("The upload is unknown, or was discarded because nothing arrived for 10 minutes; begin it again")]
     Unknown,
-    #[error("The piece begins at byte {offset}, and {received} bytes have arrived")]
+    #[error("The piece begins at byte {offset}, but {received} bytes have arrived")]
     Gap { offset: u64, received: u64 },
     #[error("The file is larger than the limit of 256 MiB; copy it with scp")]
     TooLarge,
-    #[error("The file cannot be stored: {0}")]
+    #[error("Failed to store the file: {0}")]
     System(#[from] io::Error),
 }
 
@@ -133,7 +133,7 @@ impl Uploads {
         self.0.lock().remove(id)
     }
 
-    /// Discards the uploads that were not continued. Returns whether none is left.
+    /// Discards idle uploads. Returns whether no upload is left.
     fn discard_idle(&self, now: Instant) -> bool {
         let mut uploads = self.0.lock();
         remove_idle(&mut uploads, now);
@@ -141,7 +141,7 @@ impl Uploads {
     }
 }
 
-/// Discards uploads that are not continued, until none is left.
+/// Discards idle uploads until no upload is left.
 async fn discard_idle_uploads(app: Weak<App>) {
     loop {
         tokio::time::sleep(UPLOAD_TIMEOUT).await;
@@ -170,22 +170,22 @@ pub(super) struct Piece {
     offset: u64,
 }
 
-/// Checks that a tab of the page sends the request, and the id.
-fn check(caller: Caller, id: &str) -> Result<(), Refusal> {
+/// Checks the id, and that the request is from a tab of the page.
+fn check_request(caller: Caller, id: &str) -> Result<(), Refusal> {
     if caller != Caller::Page {
         let error = "Only a browser that is logged in to the page may send this request; use PUT /api/v1/files";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "page_only", error));
     }
     match !id.is_empty() && id.len() <= MAX_ID_CHARS && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         true => Ok(()),
-        false => Err(Refusal::invalid("The id of an upload is letters and digits")),
+        false => Err(Refusal::invalid("The upload id must consist of letters and digits")),
     }
 }
 
 /// Stores a piece of a file.
 ///
 /// # Errors
-/// If it does not follow the pieces before it, the file is too large, or the system reports an error.
+/// If the piece does not follow the earlier ones, the file is too large, or the system reports an error.
 pub(super) async fn put_piece(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -193,16 +193,16 @@ pub(super) async fn put_piece(
     Query(piece): Query<Piece>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    check(caller, &id)?;
+    check_request(caller, &id)?;
     if piece.offset == 0 {
         tokio::spawn(discard_idle_uploads(Arc::downgrade(&app)));
     }
-    let adding = move || app.uploads.add(&id, piece.offset, &body, Instant::now());
-    let received = tokio::task::spawn_blocking(adding).await.map_err(io::Error::other);
+    let add_piece = move || app.uploads.add(&id, piece.offset, &body, Instant::now());
+    let received = tokio::task::spawn_blocking(add_piece).await.map_err(io::Error::other);
     Ok(Json(json!({"success": true, "received": received.map_err(PieceError::from)??})))
 }
 
-/// Copies a complete file to its place.
+/// Copies a complete file to its target.
 ///
 /// # Errors
 /// If the upload is unknown or incomplete, or the daemon does not write the file. The upload is discarded in each case.
@@ -213,12 +213,12 @@ pub(super) async fn finish(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
-    check(caller, &id)?;
+    check_request(caller, &id)?;
     let mut params = parse_body(&headers, &body)?;
     let size = params.remove("size").and_then(|size| size.as_u64());
     let upload = app.uploads.take(&id).ok_or(PieceError::Unknown)?;
     if size != Some(upload.size) {
-        let error = format!("{} bytes have arrived, and the file has {}", upload.size, size.unwrap_or_default());
+        let error = format!("{} bytes have arrived, but the file has {}", upload.size, size.unwrap_or_default());
         return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
     }
     params.insert("from".to_owned(), upload.path().display().to_string().into());
@@ -237,7 +237,7 @@ pub(super) async fn discard(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    check(caller, &id)?;
+    check_request(caller, &id)?;
     app.uploads.take(&id);
     Ok(Json(json!({"success": true})))
 }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_follow_each_other_and_a_repeated_one_changes_nothing() {
+    fn pieces_are_stored_in_order_and_repeats_have_no_effect() {
         let (uploads, now) = (Uploads::default(), Instant::now());
         assert_eq!(uploads.add("a", 0, b"one ", now).unwrap(), 4);
         assert_eq!(uploads.add("a", 4, b"two", now).unwrap(), 7);
@@ -256,7 +256,11 @@ mod tests {
         assert!(matches!(uploads.add("a", 8, b"x", now), Err(PieceError::Gap { offset: 8, received: 7 })));
         assert!(matches!(uploads.add("b", 1, b"x", now), Err(PieceError::Unknown)));
         let upload = uploads.take("a").unwrap();
-        assert_eq!(upload.folder.path().metadata().unwrap().permissions().mode() & 0o077, 0, "only the user enters it");
+        assert_eq!(
+            upload.directory.path().metadata().unwrap().permissions().mode() & 0o077,
+            0,
+            "only the user can enter the directory"
+        );
         assert_eq!(std::fs::read(upload.path()).unwrap(), b"one two");
         let path = upload.path();
         drop(upload);
@@ -264,18 +268,18 @@ mod tests {
     }
 
     #[test]
-    fn uploads_are_bounded_in_size_number_and_time() {
+    fn uploads_are_limited_in_size_number_and_time() {
         let (uploads, now) = (Uploads::default(), Instant::now());
         uploads.add("big", 0, b"x", now).unwrap();
         assert!(matches!(uploads.add("big", MAX_FILE_BYTES, b"x", now), Err(PieceError::TooLarge)));
         assert!(uploads.take("big").is_none());
         assert!(matches!(uploads.add("big", u64::MAX, b"x", now), Err(PieceError::TooLarge)));
         for number in 0..=MAX_UPLOADS {
-            let at = now + Duration::from_secs(number as u64);
-            uploads.add(&number.to_string(), 0, b"x", at).unwrap();
+            let begin = now + Duration::from_secs(number as u64);
+            uploads.add(&number.to_string(), 0, b"x", begin).unwrap();
         }
         assert!(uploads.take("0").is_none() && uploads.take("1").is_some());
-        let late = now + Duration::from_secs(MAX_UPLOADS as u64) + UPLOAD_TIMEOUT;
-        assert!(matches!(uploads.add("8", 1, b"y", late), Err(PieceError::Unknown)));
+        let after_timeout = now + Duration::from_secs(MAX_UPLOADS as u64) + UPLOAD_TIMEOUT;
+        assert!(matches!(uploads.add("8", 1, b"y", after_timeout), Err(PieceError::Unknown)));
     }
 }

@@ -1,8 +1,8 @@
 //! Execution of the requests in the table of routes.
 //!
-//! This module merges the parameters of the address, the query and the body into the one object that the verb takes;
-//! the daemon parses and checks them. The daemon's reply is the response. Its status depends on the reply's
-//! fields and on the existence of the resource in the address, never on the text of an error.
+//! This module merges the parameters of the address, the query and the body into the object that the verb takes; the
+//! daemon parses and checks it. The daemon's reply is the response. Its status depends on the fields of the reply and
+//! on the existence of the resource in the address, never on the text of an error.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -19,21 +19,21 @@ use crate::admission::Caller;
 use crate::refusal::Refusal;
 use crate::route::{FailureStatus, ResourceKind, Route};
 
-/// The header with the idempotency key of a request, so that a repeated request is performed only once
+/// Header with the idempotency key of a request, so that a repeated request is executed only once
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Maximum length of an idempotency key, in bytes.
+/// Maximum idempotency key length, in bytes.
 const MAX_KEY_BYTES: usize = 255;
 
-/// The parameter of the verbs that take an idempotency key.
+/// Parameter for the idempotency key, in the verbs that accept one.
 const KEY_FIELD: &str = "idempotency_key";
 
-/// A route with cached facts about its verb.
+/// A route with the cached schema of its verb.
 #[derive(Debug)]
 pub(crate) struct RouteHandler {
     pub(crate) route: &'static Route,
-    /// Properties in the schema of its parameters.
+    /// Properties in the schema of the parameters.
     properties: Map<String, Value>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct RequestInput {
     pub(crate) body: Bytes,
     /// The address of the client.
     pub(crate) peer: Option<Peer>,
-    /// Credential that the client has presented.
+    /// Credentials of the client.
     pub(crate) caller: Caller,
 }
 
@@ -61,11 +61,15 @@ impl RouteHandler {
         Self { route, properties }
     }
 
-    /// Performs a request.
+    /// Executes a request.
     ///
     /// # Errors
-    /// If the request is invalid for this route, or the daemon does not answer.
-    pub(crate) async fn answer(&self, daemon: &ReconnectingClient, request: RequestInput) -> Result<Response, Refusal> {
+    /// If the request is invalid for this route, or the daemon does not respond.
+    pub(crate) async fn execute(
+        &self,
+        daemon: &ReconnectingClient,
+        request: RequestInput,
+    ) -> Result<Response, Refusal> {
         if self.route.for_page && request.caller != Caller::Page {
             let error =
                 "Only a browser that is logged in to the page may send this request; log in with: steplatch open";
@@ -73,7 +77,7 @@ impl RouteHandler {
         }
         let resource_name = request.path.first().map(|(_, value)| value.clone());
         let peer = request.peer;
-        // The record of an answer names the page if the page sent it.
+        // The record of an answer states the page as its surface if the page sent it.
         let surface = if request.caller == Caller::Page { "page" } else { "http" };
         let params = Value::Object(self.merge_parameters(request)?);
         let (mut reply, warnings) = match self.route.verb {
@@ -120,10 +124,10 @@ impl RouteHandler {
             false => self.parse_query(query)?,
         };
         for (name, value) in path {
-            let route_name = self.route.path_parameters().find(|(known, _)| *known == name);
-            let field = route_name.map_or(name.as_str(), |(_, field)| field);
+            let parameter = self.route.path_parameters().find(|(parameter, _)| *parameter == name);
+            let field = parameter.map_or(name.as_str(), |(_, field)| field);
             match params.get(field) {
-                Some(in_body) if *in_body != value => {
+                Some(body_value) if *body_value != value => {
                     return Err(Refusal::invalid(format!("{field} differs between the address and the body")));
                 }
                 _ => {
@@ -142,12 +146,12 @@ impl RouteHandler {
             let in_path = self.route.path_parameters().any(|(_, field)| field == name);
             let Some(parameter) = self.properties.get(&name).filter(|_| !in_path) else {
                 let names: Vec<_> = self.properties.keys().map(String::as_str).collect();
-                let in_path: Vec<_> = self.route.path_parameters().map(|(_, field)| field).collect();
-                let known: Vec<_> = names.into_iter().filter(|name| !in_path.contains(name)).collect();
+                let path_names: Vec<_> = self.route.path_parameters().map(|(_, field)| field).collect();
+                let query_names: Vec<_> = names.into_iter().filter(|name| !path_names.contains(name)).collect();
                 let name: String = name.chars().take(60).collect();
-                let error = match known.is_empty() {
+                let error = match query_names.is_empty() {
                     true => format!("unknown parameter '{name}': this request has no parameters"),
-                    false => format!("unknown parameter '{name}'; the parameters are {}", known.join(", ")),
+                    false => format!("unknown parameter '{name}'; the parameters are {}", query_names.join(", ")),
                 };
                 return Err(Refusal::invalid(error));
             };
@@ -177,7 +181,7 @@ impl RouteHandler {
             };
         }
         match params.get(KEY_FIELD) {
-            Some(in_body) if *in_body != key => {
+            Some(body_key) if *body_key != key => {
                 Err(Refusal::invalid("idempotency_key differs between the header and the body"))
             }
             _ => {
@@ -259,7 +263,7 @@ impl ResourceKind {
             Self::Host => daemon.call(ListHosts {}).await?.hosts.iter().any(|host| host.name == name),
             Self::Workflow => {
                 let workflow = daemon.call(DescribeWorkflow { name }).await?;
-                // An invalid workflow exists nevertheless.
+                // An invalid workflow exists as well.
                 workflow.success || workflow.file.is_some()
             }
             Self::Node => daemon.call(DescribeNode { node_id: name }).await?.success,
@@ -281,8 +285,8 @@ impl ResourceKind {
 
 /// Sends an answer to a gate to the daemon.
 ///
-/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase or the
-/// signature of a passkey, which the daemon checks. Without a passphrase, only a passkey makes it a person's.
+/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase or a
+/// passkey's signature, which the daemon checks. If no passphrase is set, only a passkey proves a person.
 async fn answer_gate(
     daemon: &ReconnectingClient,
     params: Value,
@@ -302,7 +306,7 @@ async fn answer_gate(
 /// Returns the idempotency key of the header, if there is one.
 ///
 /// # Errors
-/// If there is more than one, or it is invalid.
+/// If there is more than one key, or the key is invalid.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = values.next() else { return Ok(None) };
@@ -318,7 +322,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Ref
 /// Parses the body of a request; an empty body is an object without fields.
 ///
 /// # Errors
-/// If it is not a JSON object.
+/// If the body is not a JSON object.
 pub(crate) fn parse_body(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if body.is_empty() {
         return Ok(Map::new());

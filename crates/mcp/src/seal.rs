@@ -64,7 +64,7 @@ pub(crate) enum SealError {
          or for a run call get_run"
     )]
     Foreign,
-    #[error("this requestState was already used, so nothing was answered; repeat the call, or for a run call get_run")]
+    #[error("this requestState was used before, so nothing was answered; repeat the call, or for a run call get_run")]
     Used,
 }
 

@@ -1,4 +1,4 @@
-//! The approver's passphrase: an answer to a gate for people needs it, if one is set.
+//! The approver's passphrase: if one is set, answers to gates for people require it.
 //!
 //! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
 //! <https://github.com/P-H-C/phc-string-format>), the time at which it was set, and a key pair that the passphrase
@@ -40,16 +40,16 @@ pub use key::{KeyError, OpeningKey, SealingKey, is_sealed};
 /// Minimum length of a passphrase that can be set, in characters.
 const MIN_PASSPHRASE_CHARS: usize = 6;
 
-/// Maximum length of a passphrase, in bytes; a hash costs the same for each.
+/// Maximum length of a passphrase, in bytes.
 const MAX_PASSPHRASE_BYTES: usize = 1024;
 
-/// Delay after the first wrong attempt; each further wrong attempt doubles it.
+/// Delay after the first wrong attempt; each subsequent one doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum delay.
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// Bytes of the salt of a hash.
+/// Length of a hash's salt, in bytes.
 const SALT_BYTES: usize = 16;
 
 /// Proof of a person that gates for people require; it may change while the daemon runs.
@@ -74,10 +74,9 @@ impl ProofPolicy for Proof {
 #[derive(Debug)]
 pub struct Approver {
     file: PathBuf,
-    /// The lock for checking and rewriting the file, so that checks of a passphrase and changes of it exclude each
-    /// other.
+    /// Lock for reading and writing the file, so that checks and changes of the passphrase exclude each other.
     check_lock: Mutex<()>,
-    /// The last sealing key, which every append of a waiting run needs.
+    /// The current sealing key, which every append of a waiting run needs.
     sealing_cache: parking_lot::Mutex<CachedKey>,
     requirement: ProofRequirement,
 }
@@ -89,8 +88,8 @@ struct CachedKey {
     key: Option<SealingKey>,
 }
 
-/// Identifies the contents of a file that is only ever replaced: device, inode, length and time of the last change of
-/// its inode in nanoseconds.
+/// Identifies the content of a file that is only ever replaced: device, inode, length, and the time of the last inode
+/// change in seconds and nanoseconds.
 type FileVersion = (u64, u64, u64, i64, i64);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -100,26 +99,26 @@ struct Stored {
     since: String,
     /// Wrong attempts, by source. The file stores them with the hash, so that a restart does not reset them.
     #[serde(default)]
-    tries: BTreeMap<String, Tries>,
-    /// The first key seals runs that wait for a person; all keys open such runs. Older daemons stored no key; the first
-    /// correct passphrase adds one.
+    tries: BTreeMap<String, Attempts>,
+    /// The first key seals runs that wait for a person; any of the keys may open one. Older daemons stored no key; the
+    /// first correct passphrase adds one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<StoredKey>,
 }
 
 /// Wrong attempts from one source.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Tries {
-    /// The number of consecutive wrong attempts.
+struct Attempts {
+    /// Number of consecutive wrong attempts.
     wrong: u32,
     /// Time until which further attempts from this source are refused.
     until: Option<Timestamp>,
 }
 
-/// Version of the file.
+/// Version of the file format.
 const FILE_VERSION: u32 = 1;
 
-/// The file beside `approver.json` with the private key, after the removal of the passphrase.
+/// File beside `approver.json` with the private key, after the removal of the passphrase.
 const CLEARED_KEY_FILE: &str = "approver.cleared.json";
 
 /// The source of a passphrase. A wrong passphrase delays only further attempts from the same source: guesses over the
@@ -132,18 +131,18 @@ pub enum AttemptSource {
     Network(IpAddr),
 }
 
-/// Maximum number of addresses with a separate count of wrong attempts; the remaining addresses share one count.
+/// Maximum number of addresses with separate counts of wrong attempts; the remaining addresses share one count.
 const MAX_ADDRESSES: usize = 64;
 
-/// The key of the shared count.
+/// Key of the shared count.
 const OTHER_ADDRESSES_KEY: &str = "other addresses";
 
 impl AttemptSource {
-    /// Returns the key of the count of wrong attempts.
-    fn key(self, tries: &BTreeMap<String, Tries>) -> String {
+    /// Returns the key under which wrong attempts from this source are counted.
+    fn key(self, attempts: &BTreeMap<String, Attempts>) -> String {
         let address = match self {
             Self::Socket => return "socket".to_owned(),
-            // All loopback addresses are this machine, and one host may have many addresses of version 6.
+            // All loopback addresses are this computer, and one computer may have many IPv6 addresses.
             Self::Network(address) if address.to_canonical().is_loopback() => "loopback".to_owned(),
             Self::Network(address) => match address.to_canonical() {
                 IpAddr::V4(address) => address.to_string(),
@@ -153,18 +152,18 @@ impl AttemptSource {
                 }
             },
         };
-        match tries.contains_key(&address) || tries.len() < MAX_ADDRESSES {
+        match attempts.contains_key(&address) || attempts.len() < MAX_ADDRESSES {
             true => address,
             false => OTHER_ADDRESSES_KEY.to_owned(),
         }
     }
 }
 
-/// Reason that a passphrase is refused.
+/// Reason for which a passphrase is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PassphraseError {
     #[error(
-        "This needs the approver's passphrase: 'steplatch gates answer' asks for it, in a terminal of the approver's own"
+        "This needs the approver's passphrase: 'steplatch gates answer' asks for it, in the approver's own terminal"
     )]
     /// A passphrase is set, and the request has none.
     Missing,
@@ -179,7 +178,7 @@ pub enum PassphraseError {
     Unreadable(ApproverError),
 }
 
-/// Error of reading or changing the stored passphrase.
+/// Failure to read or change the stored passphrase.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproverError {
     /// Reading or writing the file failed.
@@ -187,7 +186,7 @@ pub enum ApproverError {
     Storage {
         /// The file.
         file: PathBuf,
-        /// The error of the system.
+        /// Error from the system.
         cause: io::Error,
     },
     /// Writing a change failed. The caller names the file.
@@ -249,13 +248,13 @@ impl Approver {
         }
     }
 
-    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting counts from this call
-    /// on.
+    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting applies from this call
+    /// onwards.
     pub fn requires(&self) -> Proof {
         self.requirement.current()
     }
 
-    /// Returns the weakest proof that a gate opened then accepts: the strictest requirement since.
+    /// Returns the weakest proof that a gate opened at `opened_at` accepts: the strictest requirement since then.
     pub fn requires_since(&self, opened_at: Timestamp) -> Proof {
         self.requirement.strictest_since(opened_at)
     }
@@ -288,7 +287,7 @@ impl Approver {
     ///
     /// # Errors
     ///
-    /// If it does not pass. Each wrong attempt delays the next one from the same source, longer each time.
+    /// If the passphrase does not pass. Each wrong attempt delays the next one from the same source longer.
     #[boxed]
     pub async fn verify(
         &self,
@@ -332,7 +331,7 @@ impl Approver {
     /// Returns the last known key while the file is unreadable.
     #[boxed]
     pub async fn sealing_key(&self) -> Option<SealingKey> {
-        // Read the version before the file: the next call then notices a change in between.
+        // Read the version before the file, so that the next call detects a change in the meantime.
         let fresh = match self.version().await {
             Ok(None) => Some(CachedKey::default()),
             Ok(version) if version != self.sealing_cache.lock().version => self.stored().await.ok().map(|stored| {
@@ -365,7 +364,7 @@ impl Approver {
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED_KEY_FILE);
         if self.file.exists() {
-            // The file may not exist.
+            // Ignore the error: the file may not exist.
             let _ = tokio::fs::remove_file(&cleared).await;
             return None;
         }
@@ -385,14 +384,14 @@ impl Approver {
             return Err(PassphraseError::Missing);
         };
         let now = clock::now();
-        let remaining = |tries: &Tries| {
-            let remaining = tries.until.map(|until| until.since(now)).unwrap_or_default();
+        let remaining_delay = |attempts: &Attempts| {
+            let remaining = attempts.until.map(|until| until.since(now)).unwrap_or_default();
             // A clock set back must not extend the delay beyond that of a wrong passphrase.
             remaining.min(MAX_DELAY)
         };
         let key = source.key(&stored.tries);
-        let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
-        let delay = remaining(&tries);
+        let mut attempts = stored.tries.get(&key).copied().unwrap_or_default();
+        let delay = remaining_delay(&attempts);
         if !delay.is_zero() {
             return Err(PassphraseError::TooSoon(whole_seconds(delay)));
         }
@@ -416,25 +415,25 @@ impl Approver {
             }
             return Ok(Some(stored));
         }
-        let delay = FIRST_DELAY.saturating_mul(1 << tries.wrong.min(16)).min(MAX_DELAY);
-        tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(clock::now().after(delay)) };
-        tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
+        let delay = FIRST_DELAY.saturating_mul(1 << attempts.wrong.min(16)).min(MAX_DELAY);
+        attempts = Attempts { wrong: attempts.wrong.saturating_add(1), until: Some(clock::now().after(delay)) };
+        tracing::warn!(in_a_row = attempts.wrong, from = key, "wrong approver's passphrase");
         // Drop the sources without a remaining delay.
         if stored.tries.len() >= MAX_ADDRESSES {
-            stored.tries.retain(|_, tries| !remaining(tries).is_zero());
+            stored.tries.retain(|_, attempts| !remaining_delay(attempts).is_zero());
         }
-        stored.tries.insert(key, tries);
+        stored.tries.insert(key, attempts);
         self.store_attempts(stored).await?;
         Err(PassphraseError::Wrong(whole_seconds(delay)))
     }
 
-    /// Stores the attempts. A failure refuses the passphrase, because wrong attempts would have no delay.
+    /// Stores the attempts. A failure refuses the passphrase, because wrong attempts would otherwise have no delay.
     async fn store_attempts(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
-        let written = run_blocking(move || {
+        let result = run_blocking(move || {
             private_file::write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause })
         });
-        written.await.map_err(PassphraseError::Unreadable)
+        result.await.map_err(PassphraseError::Unreadable)
     }
 
     /// Returns the state of the passphrase and the proof that gates require.
@@ -462,8 +461,8 @@ impl Approver {
         }
     }
 
-    /// Begins to set or remove a passphrase, for a caller who knows the current one. No passphrase is checked until the
-    /// caller applies or drops the change.
+    /// Begins to set or remove a passphrase, for a caller who knows the current one. No passphrase can be checked until
+    /// the caller applies or drops the change.
     ///
     /// # Errors
     ///
@@ -479,21 +478,21 @@ impl Approver {
         {
             let is_set = !matches!(self.stored().await, Ok(None));
             let error = format!(
-                "A passphrase has at least {MIN_PASSPHRASE_CHARS} characters, and at most {MAX_PASSPHRASE_BYTES} bytes"
+                "A passphrase must have at least {MIN_PASSPHRASE_CHARS} characters, and at most {MAX_PASSPHRASE_BYTES} bytes"
             );
-            return Err(refused_change(is_set, error));
+            return Err(failure_reply(is_set, error));
         }
         let guard = self.check_lock.lock().await;
         match self.open_locked(verb.current.as_ref(), source).await {
             Ok(key) => Ok(PassphraseChange { approver: self, new_passphrase: verb.passphrase, key, _guard: guard }),
             Err(PassphraseError::Missing) => {
-                let missing = refused_change(true, "Changing the passphrase requires the current one".to_owned());
+                let missing = failure_reply(true, "Changing the passphrase requires the current one".to_owned());
                 Err(Box::new(SetApproverReply { passphrase_wanted: true, ..*missing }))
             }
             Err(error) => Err(Box::new(SetApproverReply {
                 passphrase_wanted: error.wants_another(),
                 retry_after_seconds: error.retry_after_seconds(),
-                ..*refused_change(true, error.to_string())
+                ..*failure_reply(true, error.to_string())
             })),
         }
     }
@@ -537,21 +536,21 @@ impl PassphraseChange<'_> {
         let Self { approver, new_passphrase, key, _guard } = self;
         let (file, is_set) = (approver.file.clone(), new_passphrase.is_some());
         let cleared = approver.cleared_key().await;
-        let stored = run_blocking(move || match new_passphrase {
+        let result = run_blocking(move || match new_passphrase {
             Some(new_passphrase) => store_passphrase(&file, &new_passphrase, key, cleared.as_ref()),
             None => remove_passphrase(&file, key.as_ref()),
         });
-        match stored.await {
+        match result.await {
             Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
             Err(error) => {
                 let file = approver.file.display();
-                *refused_change(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
+                *failure_reply(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
             }
         }
     }
 }
 
-/// Stores a passphrase, which opens everything that its predecessor opened.
+/// Stores a passphrase, which opens all seals that its predecessor opened.
 fn store_passphrase(
     file: &Path,
     new_passphrase: &Passphrase,
@@ -564,7 +563,7 @@ fn store_passphrase(
         Argon2::default().hash_password_with_salt(new_passphrase.0.as_bytes(), &salt).map_err(ApproverError::Hash)?;
     let key = match (key, cleared) {
         (Some(key), _) => key,
-        // The key was in a file without a passphrase, so it must not seal anything more.
+        // The key was stored unencrypted, so it must not seal anything more.
         (None, Some(cleared)) => OpeningKey::successor_of(cleared)?,
         (None, None) => OpeningKey::generate()?,
     };
@@ -572,7 +571,7 @@ fn store_passphrase(
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: FILE_VERSION, hash, since, tries: BTreeMap::new(), keys };
     private_file::write(file, &stored).map_err(ApproverError::Write)?;
-    // The new passphrase opens the seals of that key. If removing the file fails, the next start removes it.
+    // Ignore the error: the new passphrase opens the seals of that key, and the next start removes the file.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED_KEY_FILE));
     Ok(())
 }
@@ -589,18 +588,18 @@ fn remove_passphrase(file: &Path, key: Option<&OpeningKey>) -> Result<(), Approv
 }
 
 /// Returns the reply to a failed change.
-fn refused_change(is_set: bool, error: String) -> Box<SetApproverReply> {
+fn failure_reply(is_set: bool, error: String) -> Box<SetApproverReply> {
     Box::new(SetApproverReply { success: false, is_set, error: Some(error), ..SetApproverReply::default() })
 }
 
-/// Runs slow work on a thread that may block.
+/// Runs slow work on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApproverError> + Send + 'static,
 ) -> Result<T, ApproverError> {
     tokio::task::spawn_blocking(work).await?
 }
 
-/// Round up to whole seconds, so that a caller who waits that long has waited long enough.
+/// Rounds up to whole seconds, so that a caller who waits that long has waited long enough.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -611,87 +610,90 @@ mod tests {
 
     use super::*;
 
-    fn approver_of(state: &Path) -> Approver {
+    fn new_approver(state: &Path) -> Approver {
         Approver::new(state, Arc::new(Proof::default()))
     }
 
-    fn phrase(text: &str) -> Option<Passphrase> {
+    fn passphrase(text: &str) -> Option<Passphrase> {
         Some(Passphrase(text.to_owned()))
     }
 
     async fn set_passphrase(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
-        let verb = SetApprover { passphrase: new.and_then(phrase), current: current.and_then(phrase) };
+        let verb = SetApprover { passphrase: new.and_then(passphrase), current: current.and_then(passphrase) };
         match approver.change(verb, AttemptSource::Socket).await {
             Ok(change) => change.apply().await,
-            Err(refused) => *refused,
+            Err(refusal) => *refusal,
         }
     }
 
-    /// Lets the delay after a wrong attempt pass.
-    async fn pass_delay(approver: &Approver) {
+    /// Ends the delay after a wrong attempt.
+    async fn end_delay(approver: &Approver) {
         let stored = approver.stored().await.unwrap().unwrap();
-        let ended = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
-        let tries = stored.tries.into_iter().map(ended).collect();
+        let without_delay = |(key, attempts): (String, Attempts)| (key, Attempts { until: None, ..attempts });
+        let tries = stored.tries.into_iter().map(without_delay).collect();
         approver.store_attempts(Stored { tries, ..stored }).await.unwrap();
     }
 
     #[test]
     fn failed_replacement_leaves_no_partial_file() {
-        // redteam L12: approver.new was left, with the hash in it, when the disk was full.
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("approver.json");
+        // redteam L12: approver.new remained, with the hash in it, when the disk was full.
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("approver.json");
         std::fs::create_dir_all(file.join("in the way")).unwrap();
         let (hash, since) = ("$argon2id$".to_owned(), String::new());
         let stored = Stored { version: FILE_VERSION, hash, since, tries: BTreeMap::new(), keys: Vec::new() };
         assert!(private_file::write(&file, &stored).is_err());
-        assert!(!folder.path().join("approver.new").exists());
+        assert!(!directory.path().join("approver.new").exists());
     }
 
     #[tokio::test]
-    async fn file_has_only_a_hash_and_passphrase_opens_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = approver_of(folder.path());
-        assert!(approver.verify(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
+    async fn file_has_only_a_hash_of_the_passphrase() {
+        let directory = tempfile::tempdir().unwrap();
+        let approver = new_approver(directory.path());
+        assert!(approver.verify(None, AttemptSource::Socket).await.is_ok(), "no passphrase is set");
         assert!(!set_passphrase(&approver, Some("short"), None).await.success);
         assert!(set_passphrase(&approver, Some("correct horse"), None).await.success);
-        let file = folder.path().join("approver.json");
+        let file = directory.path().join("approver.json");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(matches!(approver.verify(None, AttemptSource::Socket).await, Err(PassphraseError::Missing)));
         assert!(matches!(
-            approver.verify(phrase("").as_ref(), AttemptSource::Socket).await,
+            approver.verify(passphrase("").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Missing)
         ));
-        assert!(approver.verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(passphrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
         // Another daemon with the same state directory.
         assert!(
-            approver_of(folder.path()).verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
+            new_approver(directory.path())
+                .verify(passphrase("correct horse").as_ref(), AttemptSource::Socket)
+                .await
+                .is_ok()
         );
         assert!(approver.status().await.is_set);
     }
 
     #[tokio::test]
-    async fn guess_during_removal_does_not_restore_passphrase() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = std::sync::Arc::new(approver_of(folder.path()));
+    async fn wrong_attempt_during_removal_does_not_restore_passphrase() {
+        let directory = tempfile::tempdir().unwrap();
+        let approver = std::sync::Arc::new(new_approver(directory.path()));
         set_passphrase(&approver, Some("correct horse"), None).await;
-        let verb = SetApprover { passphrase: None, current: phrase("correct horse") };
+        let verb = SetApprover { passphrase: None, current: passphrase("correct horse") };
         let change = approver.change(verb, AttemptSource::Socket).await.unwrap();
         let guess = {
             let approver = approver.clone();
-            tokio::spawn(async move { approver.verify(phrase("battery").as_ref(), AttemptSource::Socket).await })
+            tokio::spawn(async move { approver.verify(passphrase("battery").as_ref(), AttemptSource::Socket).await })
         };
         tokio::task::yield_now().await;
         assert!(change.apply().await.success);
         assert!(matches!(guess.await.unwrap(), Ok(false)), "no passphrase is set");
-        assert!(!folder.path().join("approver.json").exists());
+        assert!(!directory.path().join("approver.json").exists());
     }
 
     #[tokio::test]
     async fn next_passphrase_opens_texts_sealed_before_removal() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = approver_of(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let approver = new_approver(directory.path());
         let run = steplatch_ids::RunId::random();
         set_passphrase(&approver, Some("correct horse"), None).await;
         let first = approver.sealing_key().await.unwrap();
@@ -700,55 +702,58 @@ mod tests {
         assert!(approver.sealing_key().await.is_none());
         assert_eq!(approver.cleared_key().await.unwrap().open(&run, &sealed).as_deref(), Some("text"));
         set_passphrase(&approver, Some("battery staple"), None).await;
-        assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED_KEY_FILE).exists());
-        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first key was in a file");
+        assert!(approver.cleared_key().await.is_none() && !directory.path().join(CLEARED_KEY_FILE).exists());
+        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first key was stored unencrypted");
         let key =
-            approver.opening_key(phrase("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
+            approver.opening_key(passphrase("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
         // While the file cannot be read, private parts are sealed with the last known key.
-        let last = approver.sealing_key().await;
-        std::fs::write(folder.path().join("approver.json"), "{").unwrap();
-        assert_eq!(approver.sealing_key().await, last);
+        let last_key = approver.sealing_key().await;
+        std::fs::write(directory.path().join("approver.json"), "{").unwrap();
+        assert_eq!(approver.sealing_key().await, last_key);
     }
 
     #[tokio::test]
-    async fn each_wrong_passphrase_delays_the_next_longer() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = approver_of(folder.path());
+    async fn each_wrong_passphrase_doubles_the_delay() {
+        let directory = tempfile::tempdir().unwrap();
+        let approver = new_approver(directory.path());
         set_passphrase(&approver, Some("correct horse"), None).await;
         assert!(matches!(
-            approver.verify(phrase("battery").as_ref(), AttemptSource::Socket).await,
+            approver.verify(passphrase("battery").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(1))
         ));
-        let right = phrase("correct horse");
+        let correct = passphrase("correct horse");
         assert!(
-            matches!(approver.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
-            "not even with the right passphrase"
+            matches!(approver.verify(correct.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
+            "the correct passphrase is delayed as well"
         );
-        let next = approver_of(folder.path());
+        let next_daemon = new_approver(directory.path());
         assert!(
-            matches!(next.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
-            "nor another daemon's"
+            matches!(
+                next_daemon.verify(correct.as_ref(), AttemptSource::Socket).await,
+                Err(PassphraseError::TooSoon(1))
+            ),
+            "the delay outlives the daemon"
         );
-        pass_delay(&approver).await;
+        end_delay(&approver).await;
         assert!(matches!(
-            approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await,
+            approver.verify(passphrase("staple").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(2))
         ));
-        for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            pass_delay(&approver).await;
+        for expected in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            end_delay(&approver).await;
             let Err(PassphraseError::Wrong(pause)) =
-                approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await
+                approver.verify(passphrase("staple").as_ref(), AttemptSource::Socket).await
             else {
                 panic!()
             };
-            assert_eq!(pause, wanted);
+            assert_eq!(pause, expected);
         }
-        pass_delay(&approver).await;
-        assert!(approver.verify(right.as_ref(), AttemptSource::Socket).await.is_ok());
+        end_delay(&approver).await;
+        assert!(approver.verify(correct.as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(
             matches!(
-                approver.verify(phrase("x").as_ref(), AttemptSource::Socket).await,
+                approver.verify(passphrase("x").as_ref(), AttemptSource::Socket).await,
                 Err(PassphraseError::Wrong(1))
             ),
             "the delays start over"
@@ -757,62 +762,62 @@ mod tests {
 
     #[tokio::test]
     async fn wrong_passphrases_delay_only_their_own_address() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = approver_of(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let approver = new_approver(directory.path());
         set_passphrase(&approver, Some("correct horse"), None).await;
-        let (right, wrong) = (phrase("correct horse"), phrase("guessed"));
+        let (correct, wrong) = (passphrase("correct horse"), passphrase("guessed"));
         let from = |address: &str| AttemptSource::Network(address.parse().unwrap());
         for address in ["127.0.0.1", "192.168.0.2"] {
-            let tried = approver.verify(wrong.as_ref(), from(address)).await;
-            assert!(matches!(tried, Err(PassphraseError::Wrong(1))), "{address}: {tried:?}");
+            let result = approver.verify(wrong.as_ref(), from(address)).await;
+            assert!(matches!(result, Err(PassphraseError::Wrong(1))), "{address}: {result:?}");
         }
         for address in ["127.0.0.9", "::1", "::ffff:127.0.0.1"] {
-            let tried = approver.verify(right.as_ref(), from(address)).await;
-            assert!(matches!(tried, Err(PassphraseError::TooSoon(1))), "{address} is the same machine: {tried:?}");
+            let result = approver.verify(correct.as_ref(), from(address)).await;
+            assert!(matches!(result, Err(PassphraseError::TooSoon(1))), "{address} is the same computer: {result:?}");
         }
-        assert!(approver.verify(right.as_ref(), AttemptSource::Socket).await.is_ok());
-        assert!(approver.verify(right.as_ref(), from("192.168.0.3")).await.is_ok());
+        assert!(approver.verify(correct.as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(correct.as_ref(), from("192.168.0.3")).await.is_ok());
     }
 
     #[test]
     fn addresses_are_counted_separately_up_to_a_limit() {
-        let mut tries = BTreeMap::new();
+        let mut attempts = BTreeMap::new();
         for number in 0..200_u8 {
             let address = AttemptSource::Network(IpAddr::from([10, 0, 0, number]));
-            tries.insert(address.key(&tries), Tries::default());
+            attempts.insert(address.key(&attempts), Attempts::default());
         }
-        assert_eq!((tries.len(), tries.contains_key(OTHER_ADDRESSES_KEY)), (MAX_ADDRESSES + 1, true));
-        let of_version_6 = |last: u16| AttemptSource::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
-        assert_eq!(of_version_6(1).key(&BTreeMap::new()), of_version_6(2).key(&BTreeMap::new()));
-        assert_eq!(AttemptSource::Socket.key(&tries), "socket");
+        assert_eq!((attempts.len(), attempts.contains_key(OTHER_ADDRESSES_KEY)), (MAX_ADDRESSES + 1, true));
+        let ipv6_source = |last: u16| AttemptSource::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
+        assert_eq!(ipv6_source(1).key(&BTreeMap::new()), ipv6_source(2).key(&BTreeMap::new()));
+        assert_eq!(AttemptSource::Socket.key(&attempts), "socket");
     }
 
     #[tokio::test]
     async fn changing_passphrase_requires_the_current_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = approver_of(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let approver = new_approver(directory.path());
         set_passphrase(&approver, Some("correct horse"), None).await;
-        let refused = set_passphrase(&approver, None, None).await;
-        assert!(!refused.success && refused.is_set && refused.passphrase_wanted, "{refused:?}");
+        let reply = set_passphrase(&approver, None, None).await;
+        assert!(!reply.success && reply.is_set && reply.passphrase_wanted, "{reply:?}");
         assert!(!set_passphrase(&approver, Some("another one"), Some("guessed")).await.success);
-        pass_delay(&approver).await;
+        end_delay(&approver).await;
         assert!(set_passphrase(&approver, Some("another one"), Some("correct horse")).await.success);
-        assert!(approver.verify(phrase("another one").as_ref(), AttemptSource::Socket).await.is_ok());
-        let cleared = set_passphrase(&approver, None, Some("another one")).await;
-        assert!(cleared.success && !cleared.is_set);
+        assert!(approver.verify(passphrase("another one").as_ref(), AttemptSource::Socket).await.is_ok());
+        let reply = set_passphrase(&approver, None, Some("another one")).await;
+        assert!(reply.success && !reply.is_set);
         assert!(approver.verify(None, AttemptSource::Socket).await.is_ok());
     }
 
     #[tokio::test]
-    async fn unreadable_file_opens_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let approver = approver_of(folder.path());
+    async fn unreadable_file_refuses_every_passphrase() {
+        let directory = tempfile::tempdir().unwrap();
+        let approver = new_approver(directory.path());
         for text in
             ["{", r#"{"version": 9, "hash": "x", "since": "y"}"#, r#"{"version": 1, "hash": "x", "since": "y"}"#]
         {
-            std::fs::write(folder.path().join("approver.json"), text).unwrap();
-            let refused = approver.verify(phrase("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
-            assert!(matches!(refused, PassphraseError::Unreadable(_)), "{refused}");
+            std::fs::write(directory.path().join("approver.json"), text).unwrap();
+            let error = approver.verify(passphrase("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
+            assert!(matches!(error, PassphraseError::Unreadable(_)), "{error}");
             assert!(!set_passphrase(&approver, Some("new passphrase"), None).await.success, "{text}");
         }
     }

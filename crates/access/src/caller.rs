@@ -1,4 +1,4 @@
-//! The caller of a command: its process, and where the command came from.
+//! The caller of a command: its process, and the origin of the command.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use crate::peer::Program;
 use crate::pins::Pins;
 use crate::standing::{PersonRefusal, Standing};
 
-/// One connection of a client, for as long as the daemon runs.
+/// Id of a client connection, unique while the daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId(u64);
 
@@ -30,50 +30,50 @@ impl ConnectionId {
     }
 }
 
-/// A client as it introduced itself. Its terminals and runs begin in its directory, with its environment.
+/// A client, as described by its HELLO. Its terminals and runs begin in its directory, with its environment.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The name that the client gave itself.
+    /// Name that the client states.
     pub name: Option<String>,
-    /// The folder that the client works in.
+    /// Working directory of the client.
     pub folder: PathBuf,
     /// The environment of the client.
     pub environment: Arc<[(OsString, OsString)]>,
-    /// True if the caller is a person, who needs no report of changes by another person holding a terminal.
+    /// True if the caller is a person, who needs no report of changes while another person held a terminal.
     pub person: bool,
-    /// The surface that the caller uses, as the client names it.
+    /// Surface that the caller uses, as the client states it.
     pub surface: Option<String>,
     /// Standing of the process that opened the connection: whether it can belong to a person.
     pub standing: Standing,
     /// The network address of the client for which the calling process acts, if there is one.
     pub peer: Option<SocketAddr>,
-    /// The connection on which the client reads replies; `None` for calls that the daemon makes for itself.
+    /// The connection on which the client reads replies; `None` for the daemon's own calls.
     pub connection: Option<ConnectionId>,
     /// The run on whose behalf the daemon itself calls.
     pub run: Option<RunId>,
-    /// Pins of the definitions that this run refers to, from the start of the root run.
+    /// Pins of the definitions that this run refers to, as of the start of the root run.
     pub pins: Option<Arc<Pins>>,
     /// The gate at which a person has approved the current action of this run or its parent.
     pub approved_at: Option<String>,
-    /// The ids of the terminals that this person saw or that the run has opened. The run acts in no other terminals.
-    /// `None` without a question to a person, or if the seen terminals are unknown.
+    /// Ids of the terminals that this person saw or that the run has opened. The run acts in no other terminals. `None`
+    /// if no person was asked, or if the terminals that the person saw are unknown.
     pub approved_terminals: Option<Arc<BTreeSet<String>>>,
 }
 
-/// Maximum length of the name of a client or a surface, in characters. Every answer carries both.
+/// Maximum length of the name of a client or a surface, in characters. Every answer to a gate stores both.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Removes control and format characters from a name that a client gave itself, and cuts it to [`MAX_NAME_CHARS`].
+/// Removes control and format characters from a name that a client states, and truncates it to [`MAX_NAME_CHARS`].
 fn clean_name(name: &str) -> String {
     let visible = name.chars().filter(|character| !character.is_control() && !is_format(*character));
     visible.take(MAX_NAME_CHARS).collect()
 }
 
-/// The prefix of the surface of the daemon's own MCP servers when they ask a person by a dialog.
+/// Prefix of the surface of steplatch's own MCP servers when they show a person a dialog.
 const DIALOG_SURFACE_PREFIX: &str = "mcp elicitation";
 
 impl Caller {
-    /// Returns the reason that the caller does not count as a person, if there is one.
+    /// Returns the reason for which the caller does not count as a person, if there is one.
     #[boxed]
     pub async fn person_refusal(&self) -> Option<PersonRefusal> {
         if !self.person {
@@ -85,8 +85,8 @@ impl Caller {
         }
     }
 
-    /// Returns whether the request, or the browser behind it, comes from a terminal of steplatch or from a program that
-    /// it started: an agent may control both.
+    /// Returns whether the request, or the browser that sent it, comes from a terminal of steplatch or from a program
+    /// that steplatch started: an agent may control both.
     #[boxed]
     pub async fn is_from_kept_terminal(&self) -> bool {
         let refusal = match self.peer {
@@ -134,7 +134,7 @@ impl Caller {
         is_person && self.peer.is_none() && self.standing.verdict().await.has_terminal
     }
 
-    /// Returns whether the caller is a browser that a person may have, behind the server of the page.
+    /// Returns whether the caller is a browser that a person may have, served by the page server.
     #[boxed]
     pub async fn is_in_own_browser(&self) -> bool {
         self.peer.is_some() && matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden))
@@ -158,7 +158,7 @@ impl Caller {
         self.name.clone().unwrap_or_else(|| "unnamed client".to_owned())
     }
 
-    /// Returns the caller's surface for records: as the client names it, with the name of the program unless it is
+    /// Returns the caller's surface for records: as the client states it, with the name of the program unless that is
     /// steplatch.
     #[boxed]
     pub async fn display_surface(&self) -> String {
@@ -182,13 +182,13 @@ impl Caller {
 }
 
 impl Caller {
-    /// Returns a caller that did not introduce itself: the user's home, the daemon's own environment.
+    /// Returns a caller without a HELLO: with the user's home directory and the daemon's own environment.
     pub fn unknown() -> Self {
         let folder = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
         Self::unnamed(folder.unwrap_or_else(|| "/".into()), std::env::vars_os().collect())
     }
 
-    /// Returns a caller without a name in a directory, with an environment. It is not a person.
+    /// Returns a caller without a name, with a working directory and an environment. It is not a person.
     pub fn unnamed(folder: PathBuf, environment: Arc<[(OsString, OsString)]>) -> Self {
         Self {
             name: None,

@@ -1,8 +1,7 @@
 //! Callers, and the redaction of secrets.
 //!
 //! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, passkeys,
-//! logins to the page, and the redacted values of every text that leaves the daemon. Knows no terminal session and no
-//! run.
+//! logins to the page, and the redaction of all text that leaves the daemon. Independent of terminal sessions and runs.
 
 mod approver;
 mod caller;

@@ -33,10 +33,10 @@ use share::{DEFAULT_SHARE_TIME, MAX_SHARE_TIME, MAX_SHARES, Share};
 use ticket::TICKET_LIFETIME;
 pub(crate) use ticket::{Exchange, TicketTable};
 
-/// Random bytes of a ticket and of each half of a session.
+/// Number of random bytes of a ticket and of each half of a session.
 const SECRET_BYTES: usize = 32;
 
-/// The SHA-256 hash of a secret, as stored. A secret is random, so that its hash is not guessable.
+/// The SHA-256 hash of a secret, as stored. Secrets are random, so they cannot be guessed from their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SecretHash(String);
@@ -59,8 +59,8 @@ pub(crate) fn random_secret() -> io::Result<PageSecret> {
     Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))
 }
 
-/// Returns the id in a random secret: the page shows it, and it is not secret.
-fn id_of(source: &PageSecret) -> String {
+/// Returns an id derived from a random secret. The page shows the id, which is not secret.
+fn derive_id(source: &PageSecret) -> String {
     source.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase()
 }
 
@@ -80,18 +80,18 @@ struct Logins {
 }
 
 impl PageLogins {
-    /// Reads the sessions of `state`. Ends unreadable sessions: their browsers log in again. Files with tickets are in
-    /// `runtime`, a directory for its owner only.
+    /// Reads the sessions of `state`. Unreadable sessions are ended: their browsers must log in again. Files with tickets
+    /// are in `runtime`, a private directory.
     pub fn open(state: &Path, runtime: &Path, clock: Clock) -> Self {
         let file = state.join("page-sessions.json");
         let sessions = match std::fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
-                tracing::warn!(file = %file.display(), %error, "the sessions of the page cannot be read, and are ended");
+                tracing::warn!(file = %file.display(), %error, "failed to read the page sessions, which are ended");
                 SessionTable::default()
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => SessionTable::default(),
             Err(error) => {
-                tracing::warn!(file = %file.display(), %error, "the sessions of the page cannot be read, and are ended");
+                tracing::warn!(file = %file.display(), %error, "failed to read the page sessions, which are ended");
                 SessionTable::default()
             }
         };
@@ -105,13 +105,13 @@ impl PageLogins {
     pub fn open_page(&self, verb: &OpenPage) -> OpenPageReply {
         let mut reply = self.issue();
         if let (Some(address), Some(ticket)) = (&verb.address, &reply.ticket) {
-            let written = self.logins.lock().files.write(&address.0, &ticket.0);
-            match written {
+            let result = self.logins.lock().files.write(&address.0, &ticket.0);
+            match result {
                 Ok(file) => {
                     let (logins, hash) = (Arc::downgrade(&self.logins), SecretHash::from_secret(&ticket.0));
-                    let expired = self.clock.sleep(TICKET_LIFETIME);
+                    let expiry = self.clock.sleep(TICKET_LIFETIME);
                     tokio::spawn(async move {
-                        expired.await;
+                        expiry.await;
                         if let Some(logins) = logins.upgrade() {
                             logins.lock().files.remove(&hash);
                         }
@@ -138,17 +138,17 @@ impl PageLogins {
         OpenPageReply { success: true, ticket: Some(ticket), expires_seconds, ..OpenPageReply::default() }
     }
 
-    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of its
-    /// two holders is not its owner.
+    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of the two
+    /// holders is not the owner.
     pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
-        let refused = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
+        let refusal = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
         let (cookie, half, id_source) = match (random_secret(), random_secret(), random_secret()) {
             (Ok(cookie), Ok(half), Ok(id_source)) => (cookie, half, id_source),
             (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
-                return refused(&format!("The system provides no random numbers: {error}"));
+                return refusal(&format!("The system provides no random numbers: {error}"));
             }
         };
-        let id = id_of(&id_source);
+        let id = derive_id(&id_source);
         let now = self.clock.now();
         let mut logins = self.logins.lock();
         let ticket = SecretHash::from_secret(&verb.ticket.0);
@@ -168,22 +168,22 @@ impl PageLogins {
             };
         }
         match logins.tickets.exchange(&ticket, &id, now) {
-            Exchange::Unknown => refused(
+            Exchange::Unknown => refusal(
                 "This ticket is invalid or expired: a ticket lasts 60 seconds and opens the page once; get another \
                  one with: steplatch open",
             ),
             Exchange::UsedBefore(session) => {
                 logins.sessions.end(&session);
                 self.store(&logins.sessions);
-                refused(
-                    "This ticket was used before, so another program may have it: the session that it began is ended; get \
+                refusal(
+                    "This ticket was used before, so another program may have it: the session that it began was ended; get \
                      another one with: steplatch open",
                 )
             }
             Exchange::First => {
                 logins.sessions.begin(id.clone(), hashes, &verb.browser, None, now);
                 if !self.store(&logins.sessions) {
-                    tracing::warn!("a session of the page is not stored, and ends with the daemon");
+                    tracing::warn!("a page session could not be stored, and ends with the daemon");
                 }
                 BeginPageSessionReply {
                     success: true,
@@ -198,17 +198,20 @@ impl PageLogins {
         }
     }
 
-    /// Makes a read-only link to the terminal with this id. The caller has checked that the request is a person's.
+    /// Creates a read-only link to the terminal with this id. The caller has checked that the request is a person's.
     pub fn share(&self, terminal: String, seconds: Option<u64>) -> ShareTerminalReply {
-        let refused = |error: String| ShareTerminalReply { error: Some(error), ..ShareTerminalReply::default() };
+        let refusal = |error: String| ShareTerminalReply { error: Some(error), ..ShareTerminalReply::default() };
         let lifetime = seconds.map_or(DEFAULT_SHARE_TIME, Duration::from_secs);
         if lifetime.is_zero() || lifetime > MAX_SHARE_TIME {
-            return refused(format!("A link lasts between a second and {} days", MAX_SHARE_TIME.as_secs() / 86_400));
+            return refusal(format!(
+                "A link must last between 1 second and {} days",
+                MAX_SHARE_TIME.as_secs() / 86_400
+            ));
         }
         let (ticket, id) = match (random_secret(), random_secret()) {
-            (Ok(ticket), Ok(id_source)) => (ticket, id_of(&id_source)),
+            (Ok(ticket), Ok(id_source)) => (ticket, derive_id(&id_source)),
             (Err(error), _) | (_, Err(error)) => {
-                return refused(format!("The system provides no random numbers: {error}"));
+                return refusal(format!("The system provides no random numbers: {error}"));
             }
         };
         let now = self.clock.now();
@@ -217,12 +220,12 @@ impl PageLogins {
         let expires = to_iso8601(share.expires);
         let mut logins = self.logins.lock();
         if logins.sessions.add_share(share, now).is_err() {
-            return refused(format!(
-                "There are {MAX_SHARES} links already; end one with: steplatch serve sessions end ID"
+            return refusal(format!(
+                "There are already {MAX_SHARES} links; end one with: steplatch serve sessions end ID"
             ));
         }
         if !self.store(&logins.sessions) {
-            tracing::warn!("a link to a terminal is not stored, and ends with the daemon");
+            tracing::warn!("a link to a terminal could not be stored, and ends with the daemon");
         }
         let (share_id, session_id) = (Some(id), Some(terminal));
         ShareTerminalReply {
@@ -239,33 +242,34 @@ impl PageLogins {
     pub fn check(&self, verb: &CheckPageSession) -> CheckPageSessionReply {
         let (cookie, half) = (SecretHash::from_secret(&verb.cookie.0), SecretHash::from_secret(&verb.half.0));
         let mut logins = self.logins.lock();
-        let Some(checked) = logins.sessions.check(&cookie, &half, self.clock.now()) else {
+        let Some(session) = logins.sessions.check(&cookie, &half, self.clock.now()) else {
             let error = "This browser is not logged in, or its session has ended; log in with: steplatch open";
             let cookie_is_known = logins.sessions.has_cookie(&cookie, self.clock.now());
             return CheckPageSessionReply { cookie_is_known, error: Some(error.to_owned()), ..Default::default() };
         };
-        if checked.is_worth_storing {
+        if session.is_worth_storing {
             self.store(&logins.sessions);
         }
-        // An older server would take the session of a link for a whole one.
-        if checked.terminal.is_some() && !verb.may_be_link {
-            let error = "This browser uses a read-only link to a terminal, which shows nothing else";
+        // An older server would treat the session of a link as a full one.
+        if session.terminal.is_some() && !verb.may_be_link {
+            let error = "This browser uses a read-only link, which shows only one terminal";
             return CheckPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
         }
-        let (session_id, terminal) = (Some(checked.id), checked.terminal);
+        let (session_id, terminal) = (Some(session.id), session.terminal);
         CheckPageSessionReply { success: true, cookie_is_known: true, session_id, terminal, error: None }
     }
 
-    /// Lists the sessions, the most recently used first.
+    /// Lists the sessions, most recently used first.
     pub fn list(&self) -> ListPageSessionsReply {
         let mut logins = self.logins.lock();
-        let sessions = logins.sessions.live(self.clock.now()).into_iter().map(|session| PageSessionInfo {
-            session_id: session.id.clone(),
-            browser: session.browser.clone(),
-            began: to_iso8601(session.began),
-            used: to_iso8601(session.used),
-            expires: to_iso8601(session.expires()),
-        });
+        let sessions =
+            logins.sessions.unexpired_sessions(self.clock.now()).into_iter().map(|session| PageSessionInfo {
+                session_id: session.id.clone(),
+                browser: session.browser.clone(),
+                began: to_iso8601(session.began),
+                used: to_iso8601(session.used),
+                expires: to_iso8601(session.expires()),
+            });
         let sessions = sessions.collect();
         let shares = logins.sessions.shares(self.clock.now()).into_iter().map(|(share, browsers)| PageShareInfo {
             share_id: share.id,
@@ -279,7 +283,7 @@ impl PageLogins {
 
     /// Ends one session, or all sessions together with all tickets.
     pub fn end(&self, verb: &EndPageSessions) -> EndPageSessionsReply {
-        let refused = |error: String| EndPageSessionsReply { error: Some(error), ..Default::default() };
+        let refusal = |error: String| EndPageSessionsReply { error: Some(error), ..Default::default() };
         let mut logins = self.logins.lock();
         let ended = match &verb.session_id {
             None => {
@@ -290,20 +294,21 @@ impl PageLogins {
             Some(prefix) => match logins.sessions.find_by_prefix(prefix, self.clock.now()) {
                 PrefixMatch::Unique(id) => logins.sessions.end(&id),
                 PrefixMatch::Several => {
-                    return refused(format!(
-                        "Several sessions of the page begin with '{prefix}'; write more of the id"
+                    return refusal(format!(
+                        "Several page sessions begin with '{prefix}'; use more characters of the id"
                     ));
                 }
                 PrefixMatch::None => {
-                    return refused(format!(
-                        "No session of the page is called '{prefix}'; list them with: steplatch serve sessions"
+                    return refusal(format!(
+                        "No page session begins with '{prefix}'; list them with: steplatch serve sessions"
                     ));
                 }
             },
         };
         if !self.store(&logins.sessions) {
-            return refused(
-                "The end of the session could not be stored: the session is ended until the daemon restarts".to_owned(),
+            return refusal(
+                "The end of the session could not be stored: the session is ended only until the daemon restarts"
+                    .to_owned(),
             );
         }
         EndPageSessionsReply { success: true, ended, error: None }
@@ -311,11 +316,11 @@ impl PageLogins {
 
     /// Stores the sessions. Returns whether that succeeded.
     fn store(&self, sessions: &SessionTable) -> bool {
-        let stored = private_file::write(&self.file, sessions);
-        if let Err(error) = &stored {
-            tracing::warn!(file = %self.file.display(), %error, "the sessions of the page cannot be stored");
+        let result = private_file::write(&self.file, sessions);
+        if let Err(error) = &result {
+            tracing::warn!(file = %self.file.display(), %error, "failed to store the page sessions");
         }
-        stored.is_ok()
+        result.is_ok()
     }
 }
 
@@ -340,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn ticket_starts_one_session_that_outlives_the_daemon() {
+    fn session_outlives_the_daemon() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (_, reply) = login(&logins);
@@ -348,34 +353,34 @@ mod tests {
         let file = state.path().join("page-sessions.json");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&file).unwrap();
-        let both = session_halves(&reply);
-        assert!(!text.contains(&both.cookie.0) && !text.contains(&both.half.0), "only hashes are stored");
-        let next = PageLogins::open(state.path(), state.path(), Clock::system());
-        assert_eq!(next.check(&both).session_id, reply.session_id);
-        let listed = next.list().sessions;
-        assert_eq!((listed.len(), listed[0].browser.as_str()), (1, "Firefox"));
+        let halves = session_halves(&reply);
+        assert!(!text.contains(&halves.cookie.0) && !text.contains(&halves.half.0), "only hashes are stored");
+        let next_logins = PageLogins::open(state.path(), state.path(), Clock::system());
+        assert_eq!(next_logins.check(&halves).session_id, reply.session_id);
+        let sessions = next_logins.list().sessions;
+        assert_eq!((sessions.len(), sessions[0].browser.as_str()), (1, "Firefox"));
     }
 
     #[test]
     fn both_halves_are_required() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
-        let (one, other) = (session_halves(&login(&logins).1), session_halves(&login(&logins).1));
+        let (first, second) = (session_halves(&login(&logins).1), session_halves(&login(&logins).1));
         let mixed =
-            CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone(), ..CheckPageSession::default() };
+            CheckPageSession { cookie: first.cookie.clone(), half: second.half.clone(), ..CheckPageSession::default() };
         assert!(!logins.check(&mixed).success);
-        assert!(!logins.check(&CheckPageSession { cookie: one.cookie.clone(), ..Default::default() }).success);
-        assert!(!logins.check(&CheckPageSession { half: one.half.clone(), ..Default::default() }).success);
+        assert!(!logins.check(&CheckPageSession { cookie: first.cookie.clone(), ..Default::default() }).success);
+        assert!(!logins.check(&CheckPageSession { half: first.half.clone(), ..Default::default() }).success);
         assert!(
             !logins
                 .check(&CheckPageSession {
-                    cookie: one.half.clone(),
-                    half: one.cookie.clone(),
+                    cookie: first.half.clone(),
+                    half: first.cookie.clone(),
                     ..CheckPageSession::default()
                 })
                 .success
         );
-        assert!(logins.check(&one).success && logins.check(&other).success);
+        assert!(logins.check(&first).success && logins.check(&second).success);
     }
 
     #[test]
@@ -383,8 +388,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (verb, reply) = login(&logins);
-        let again = logins.begin(&verb);
-        assert!(again.error.unwrap().contains("used before"));
+        let reused_ticket = logins.begin(&verb);
+        assert!(reused_ticket.error.unwrap().contains("used before"));
         assert!(!logins.check(&session_halves(&reply)).success);
     }
 
@@ -393,13 +398,13 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
-        for (seconds, is_taken) in [(59, true), (61, false)] {
+        for (seconds, is_accepted) in [(59, true), (61, false)] {
             let ticket = logins.issue().ticket.unwrap();
             clock.advance(Duration::from_secs(seconds));
-            let started = logins.begin(&BeginPageSession { ticket, browser: String::new() });
-            assert_eq!(started.success, is_taken, "after {seconds} s: {started:?}");
-            assert_eq!(started.half.is_some() && started.cookie.is_some(), is_taken);
-            if let Some(error) = started.error {
+            let reply = logins.begin(&BeginPageSession { ticket, browser: String::new() });
+            assert_eq!(reply.success, is_accepted, "after {seconds} s: {reply:?}");
+            assert_eq!(reply.half.is_some() && reply.cookie.is_some(), is_accepted);
+            if let Some(error) = reply.error {
                 assert!(error.contains("invalid or expired") && error.ends_with("steplatch open"), "{error}");
             }
         }
@@ -411,23 +416,23 @@ mod tests {
                 break;
             }
         }
-        let began = logins.list().sessions;
-        assert!(began.is_empty(), "a constantly used session ends after a month: {began:?}");
+        let sessions = logins.list().sessions;
+        assert!(sessions.is_empty(), "a constantly used session ends after a month: {sessions:?}");
         let (_, reply) = login(&logins);
         clock.advance(Duration::from_secs(13 * 3600));
-        let ended = logins.check(&session_halves(&reply));
-        assert!(!ended.success, "an unused session ends after half a day");
-        assert!(ended.error.unwrap().ends_with("log in with: steplatch open"));
+        let check = logins.check(&session_halves(&reply));
+        assert!(!check.success, "an unused session ends after half a day");
+        assert!(check.error.unwrap().ends_with("log in with: steplatch open"));
     }
 
     #[tokio::test]
-    async fn file_redirects_to_page_until_ticket_is_used_or_expires() {
+    async fn redirect_file_is_removed_when_its_ticket_is_used_or_expires() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
         let verb = OpenPage { address: Some(PageSecret("http://localhost:7878/".to_owned())) };
-        let opened = logins.open_page(&verb);
-        let (file, ticket) = (PathBuf::from(opened.file.unwrap()), opened.ticket.unwrap());
+        let reply = logins.open_page(&verb);
+        let (file, ticket) = (PathBuf::from(reply.file.unwrap()), reply.ticket.unwrap());
         assert!(std::fs::read_to_string(&file).unwrap().contains(&ticket.0));
         assert!(logins.begin(&BeginPageSession { ticket, browser: String::new() }).success);
         assert!(!file.exists(), "the ticket is used");
@@ -443,37 +448,37 @@ mod tests {
     }
 
     #[test]
-    fn link_shows_one_terminal_until_it_expires_or_is_ended() {
+    fn link_shows_only_its_terminal_until_it_ends() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
         let share = logins.share("term_1".to_owned(), Some(600));
         let begin =
             || logins.begin(&BeginPageSession { ticket: share.ticket.clone().unwrap(), browser: "Safari".to_owned() });
-        let [one, two] = [begin(), begin()];
-        assert_eq!((one.terminal.as_deref(), one.expires_seconds), (Some("term_1"), 600));
+        let [first, second] = [begin(), begin()];
+        assert_eq!((first.terminal.as_deref(), first.expires_seconds), (Some("term_1"), 600));
         let check = |reply: &BeginPageSessionReply| {
             logins.check(&CheckPageSession { may_be_link: true, ..session_halves(reply) })
         };
-        assert_eq!(check(&two).terminal.as_deref(), Some("term_1"));
-        let older_server = logins.check(&session_halves(&one));
+        assert_eq!(check(&second).terminal.as_deref(), Some("term_1"));
+        let older_server = logins.check(&session_halves(&first));
         assert!(!older_server.success && older_server.error.unwrap().contains("read-only"));
         let text = std::fs::read_to_string(state.path().join("page-sessions.json")).unwrap();
         assert!(!text.contains(&share.ticket.as_ref().unwrap().0));
-        let listed = logins.list();
-        assert_eq!((listed.sessions.len(), listed.shares[0].browsers), (0, 2), "{listed:?}");
-        // The next daemon knows it; an earlier version reads only whole sessions.
-        let next = PageLogins::open(state.path(), state.path(), clock.clock());
-        assert!(next.check(&CheckPageSession { may_be_link: true, ..session_halves(&one) }).success);
+        let list = logins.list();
+        assert_eq!((list.sessions.len(), list.shares[0].browsers), (0, 2), "{list:?}");
+        // The next daemon knows the link; an earlier version reads only full sessions.
+        let next_logins = PageLogins::open(state.path(), state.path(), clock.clock());
+        assert!(next_logins.check(&CheckPageSession { may_be_link: true, ..session_halves(&first) }).success);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["sessions"], serde_json::json!([]));
         clock.advance(Duration::from_secs(601));
-        assert!(!check(&one).success && !begin().success && logins.list().shares.is_empty());
+        assert!(!check(&first).success && !begin().success && logins.list().shares.is_empty());
 
         let share = logins.share("term_2".to_owned(), None);
         let viewer = logins.begin(&BeginPageSession { ticket: share.ticket.unwrap(), browser: String::new() });
-        let (_, whole) = login(&logins);
+        let (_, full_session) = login(&logins);
         assert_eq!(logins.end(&EndPageSessions { session_id: share.share_id }).ended, 1);
-        assert!(!check(&viewer).success && check(&whole).success && check(&whole).terminal.is_none());
+        assert!(!check(&viewer).success && check(&full_session).success && check(&full_session).terminal.is_none());
         for seconds in [0, 8 * 86_400, u64::MAX] {
             assert!(logins.share("term_1".to_owned(), Some(seconds)).error.unwrap().contains("7 days"));
         }
@@ -486,17 +491,17 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_ended_by_id_prefix() {
+    fn sessions_are_ended_by_a_prefix_of_their_id() {
         let state = tempfile::tempdir().unwrap();
         let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (_, reply) = login(&logins);
-        let other = login(&logins).1;
-        let none = logins.end(&EndPageSessions { session_id: Some("-".to_owned()) });
-        assert!(!none.success && none.error.unwrap().contains("steplatch serve sessions"));
+        let other_reply = login(&logins).1;
+        let unknown = logins.end(&EndPageSessions { session_id: Some("-".to_owned()) });
+        assert!(!unknown.success && unknown.error.unwrap().contains("steplatch serve sessions"));
         assert!(logins.end(&EndPageSessions { session_id: reply.session_id.clone() }).success);
-        assert!(!logins.check(&session_halves(&reply)).success && logins.check(&session_halves(&other)).success);
+        assert!(!logins.check(&session_halves(&reply)).success && logins.check(&session_halves(&other_reply)).success);
         assert_eq!(logins.end(&EndPageSessions::default()).ended, 1);
-        assert!(!logins.check(&session_halves(&other)).success);
+        assert!(!logins.check(&session_halves(&other_reply)).success);
         assert!(logins.list().sessions.is_empty());
     }
 }

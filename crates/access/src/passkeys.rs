@@ -2,8 +2,8 @@
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
 //! with a ticket, which only a person in their own terminal gets. The file stores it only after that person has
-//! confirmed its fingerprint there, because a program may have redeemed the ticket first, for another passkey. The
-//! crate `passkey` verifies signatures.
+//! confirmed its fingerprint there, because a program may have used the ticket first, for another passkey. The crate
+//! `passkey` verifies signatures.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ const TICKET_LIFETIME: Duration = Duration::from_secs(300);
 /// Maximum number of passkeys.
 const MAX_PASSKEYS: usize = 32;
 
-/// Maximum length of the name of a passkey, in characters.
+/// Maximum passkey name length, in characters.
 const MAX_NAME_CHARS: usize = 60;
 
-/// Version of the file.
+/// Version of the file format.
 const FILE_VERSION: u32 = 1;
 
 /// The passkeys of one state directory.
@@ -41,10 +41,10 @@ const FILE_VERSION: u32 = 1;
 pub struct Passkeys {
     file: PathBuf,
     clock: Clock,
-    /// Its lock is also held during a change of the file.
+    /// The lock is also held during a change of the file.
     pending: Mutex<PendingPasskeys>,
     /// Changes when a browser has registered a passkey.
-    registered: watch::Sender<()>,
+    registrations: watch::Sender<()>,
 }
 
 /// State in memory only: tickets, and passkeys that wait for the person's confirmation.
@@ -96,7 +96,7 @@ impl StoredPasskey {
     }
 }
 
-/// Reason that a signature does not prove an answer.
+/// Reason for which a signature does not prove an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyRefusal {
     /// No passkey with this id is registered.
@@ -105,8 +105,8 @@ pub enum PasskeyRefusal {
     /// The signature does not belong to this answer.
     #[error("The signature of the passkey is refused: {0}")]
     Refused(#[from] PasskeyError),
-    /// The form is outside the signed text.
-    #[error("An answer that a passkey signs has its form as JSON in 'answer', not in 'form'")]
+    /// The form is not part of the signed text.
+    #[error("An answer signed by a passkey must have its form as JSON in 'answer', not in 'form'")]
     Unsigned,
     /// Reading the file failed.
     #[error("The passkeys cannot be read, so none is accepted: {0}")]
@@ -117,8 +117,8 @@ impl Passkeys {
     /// Creates the passkeys of a state directory.
     pub fn new(state: &Path, clock: Clock) -> Self {
         let pending = PendingPasskeys { tickets: TicketTable::with_lifetime(TICKET_LIFETIME), passkeys: Vec::new() };
-        let registered = watch::Sender::new(());
-        Self { file: state.join("passkeys.json"), clock, pending: Mutex::new(pending), registered }
+        let registrations = watch::Sender::new(());
+        Self { file: state.join("passkeys.json"), clock, pending: Mutex::new(pending), registrations }
     }
 
     /// Issues a ticket. The caller has checked that the request is a person's.
@@ -136,32 +136,32 @@ impl Passkeys {
         }
     }
 
-    /// Registers the passkey of a browser that has a ticket. Its signatures count after the confirmation.
+    /// Registers the passkey of a browser that has a ticket. Its signatures are valid after the confirmation.
     pub fn register(&self, verb: &RegisterPasskey) -> RegisterPasskeyReply {
-        let refused = |error: String| RegisterPasskeyReply { error: Some(error), ..Default::default() };
+        let refusal = |error: String| RegisterPasskeyReply { error: Some(error), ..Default::default() };
         let registration =
             Registration { client_data: &verb.client_data, authenticator_data: &verb.authenticator_data };
-        let registered = match register(registration, &Challenge::of_ticket(&verb.ticket.0)) {
-            Ok(registered) => registered,
-            Err(error) => return refused(format!("The passkey is refused: {error}")),
+        let new_key = match register(registration, &Challenge::of_ticket(&verb.ticket.0)) {
+            Ok(new_key) => new_key,
+            Err(error) => return refusal(format!("The passkey is refused: {error}")),
         };
         let now = self.clock.now();
         let mut pending = self.pending.lock();
         pending.remove_expired(now);
         let stored = match self.stored() {
             Ok(stored) => stored,
-            Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
+            Err(error) => return refusal(format!("The passkeys cannot be read, so none is added: {error}")),
         };
         if stored.len() >= MAX_PASSKEYS {
-            return refused(too_many_passkeys());
+            return refusal(too_many_passkeys());
         }
         let pending_passkeys = pending.passkeys.iter().map(|pending| &pending.passkey);
-        if stored.iter().chain(pending_passkeys).any(|known| known.public_key == registered.public_key) {
-            return refused("This passkey is registered already".to_owned());
+        if stored.iter().chain(pending_passkeys).any(|passkey| passkey.public_key == new_key.public_key) {
+            return refusal("This passkey is already registered".to_owned());
         }
         let ticket = SecretHash::from_secret(&verb.ticket.0);
         if pending.tickets.exchange(&ticket, "passkey", now) != Exchange::First {
-            return refused(
+            return refusal(
                 "This ticket is invalid, used or expired: a ticket lasts 5 minutes and registers one passkey; get \
                  another one with: steplatch gates passkey add"
                     .to_owned(),
@@ -170,19 +170,19 @@ impl Passkeys {
         let name: String = verb.name.chars().filter(|character| !character.is_control()).take(MAX_NAME_CHARS).collect();
         let name = if name.trim().is_empty() { "passkey".to_owned() } else { name.trim().to_owned() };
         let passkey = StoredPasskey {
-            credential_id: registered.credential_id,
-            public_key: registered.public_key,
+            credential_id: new_key.credential_id,
+            public_key: new_key.public_key,
             name,
-            origin: registered.origin,
+            origin: new_key.origin,
             added: to_iso8601(now),
         };
         let info = passkey.info();
         pending.passkeys.push(PendingPasskey { ticket, since: now, passkey });
-        self.registered.send_replace(());
+        self.registrations.send_replace(());
         tracing::info!(
             passkey = info.passkey_id,
             name = info.name,
-            "a passkey is registered, and waits for its confirmation"
+            "a passkey is registered and waits for confirmation"
         );
         RegisterPasskeyReply { success: true, passkey: Some(info), error: None }
     }
@@ -191,10 +191,10 @@ impl Passkeys {
     #[boxed]
     pub async fn await_registration(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
         let ticket = SecretHash::from_secret(&verb.ticket.0);
-        let mut registered = self.registered.subscribe();
+        let mut registrations = self.registrations.subscribe();
         let passkey = async {
             loop {
-                registered.mark_unchanged();
+                registrations.mark_unchanged();
                 let passkey = {
                     let pending = self.pending.lock();
                     let mut passkeys = pending.passkeys.iter();
@@ -202,7 +202,7 @@ impl Passkeys {
                 };
                 match passkey {
                     Some(passkey) => return Some(passkey),
-                    None => registered.changed().await.ok()?,
+                    None => registrations.changed().await.ok()?,
                 }
             }
         };
@@ -218,13 +218,13 @@ impl Passkeys {
     /// Stores a passkey that a browser has registered, or discards it. The caller has checked that the request is a
     /// person's.
     pub fn confirm(&self, verb: &ConfirmPasskey) -> ConfirmPasskeyReply {
-        let refused = |error: String| ConfirmPasskeyReply { error: Some(error), ..Default::default() };
+        let refusal = |error: String| ConfirmPasskeyReply { error: Some(error), ..Default::default() };
         let mut pending = self.pending.lock();
         pending.remove_expired(self.clock.now());
         let has_fingerprint = |pending: &PendingPasskey| pending.passkey.public_key.fingerprint() == verb.passkey_id;
         let Some(index) = pending.passkeys.iter().position(has_fingerprint) else {
-            return refused(
-                "No passkey with this fingerprint waits for a confirmation: confirm it by its whole fingerprint \
+            return refusal(
+                "No passkey with this fingerprint waits for confirmation: confirm a passkey by its complete fingerprint \
                  within 5 minutes after the browser has registered it; register one with: steplatch gates passkey add"
                     .to_owned(),
             );
@@ -233,14 +233,14 @@ impl Passkeys {
         if !verb.discard {
             let mut stored = match self.stored() {
                 Ok(stored) => stored,
-                Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
+                Err(error) => return refusal(format!("The passkeys cannot be read, so none is added: {error}")),
             };
             if stored.len() >= MAX_PASSKEYS {
-                return refused(too_many_passkeys());
+                return refusal(too_many_passkeys());
             }
             stored.push(pending.passkeys[index].passkey.clone());
             if let Err(error) = self.store(stored) {
-                return refused(format!("The passkey could not be stored: {error}"));
+                return refusal(format!("The passkey could not be stored: {error}"));
             }
             tracing::info!(passkey = info.passkey_id, name = info.name, "a passkey is confirmed");
         }
@@ -264,11 +264,11 @@ impl Passkeys {
 
     /// Removes a passkey. The caller has checked that the request is a person's.
     pub fn remove(&self, verb: &RemovePasskey) -> RemovePasskeyReply {
-        let refused = |error: String| RemovePasskeyReply { error: Some(error), ..Default::default() };
+        let refusal = |error: String| RemovePasskeyReply { error: Some(error), ..Default::default() };
         let _guard = self.pending.lock();
         let mut stored = match self.stored() {
             Ok(stored) => stored,
-            Err(error) => return refused(format!("The passkeys cannot be read: {error}")),
+            Err(error) => return refusal(format!("The passkeys cannot be read: {error}")),
         };
         let query = verb.passkey_id.as_str();
         let mut matches = stored.iter().enumerate().filter(|(_, passkey)| {
@@ -277,25 +277,23 @@ impl Passkeys {
         let index = match (matches.next(), matches.next()) {
             (Some((index, _)), None) => index,
             (None, _) => {
-                return refused(format!(
-                    "No passkey is called '{query}'; list them with: steplatch gates passkey list"
-                ));
+                return refusal(format!("No passkey is named '{query}'; list them with: steplatch gates passkey list"));
             }
             (Some(_), Some(_)) => {
-                return refused(format!("Several passkeys are called '{query}'; write more of the id"));
+                return refusal(format!("Several passkeys match '{query}'; use more characters of the id"));
             }
         };
-        let removed = stored.remove(index).info();
+        let passkey = stored.remove(index).info();
         match self.store(stored) {
-            Ok(()) => RemovePasskeyReply { success: true, passkey: Some(removed), error: None },
-            Err(error) => refused(format!("The passkey could not be removed: {error}")),
+            Ok(()) => RemovePasskeyReply { success: true, passkey: Some(passkey), error: None },
+            Err(error) => refusal(format!("The passkey could not be removed: {error}")),
         }
     }
 
-    /// Checks a signature of an answer. Returns the part to store.
+    /// Checks a signature of an answer. Returns the signed answer to store.
     ///
     /// # Errors
-    /// If no registered passkey has signed this answer to this question on its page, with a verification of the person.
+    /// Unless a registered passkey has signed this answer to this question on its page, with user verification.
     pub fn check(&self, assertion: &PasskeyAssertion, signed: SignedText<'_>) -> Result<SignedAnswer, PasskeyRefusal> {
         let PasskeyAssertion { credential_id, client_data, authenticator_data, signature } = assertion.clone();
         let credential_id = credential_id.trim_end_matches('=');
@@ -340,7 +338,7 @@ impl Passkeys {
 }
 
 fn too_many_passkeys() -> String {
-    format!("There are {MAX_PASSKEYS} passkeys already; remove one: steplatch gates passkey remove")
+    format!("There are already {MAX_PASSKEYS} passkeys; remove one with: steplatch gates passkey remove")
 }
 
 #[cfg(test)]
@@ -370,65 +368,65 @@ mod tests {
     }
 
     #[test]
-    fn ticket_registers_one_passkey_that_signs_until_removed() {
+    fn confirmed_passkey_signs_until_it_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let passkeys = Passkeys::new(state.path(), Clock::system());
         let key = SoftAuthenticator::new();
         let ticket = passkeys.issue().ticket.unwrap();
         assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unknown)));
-        let registered = passkeys.register(&registration(&key, &ticket.0));
-        assert!(registered.success, "{registered:?}");
+        let reply = passkeys.register(&registration(&key, &ticket.0));
+        assert!(reply.success, "{reply:?}");
         assert!(passkeys.list().passkeys.is_empty());
-        let signs = passkeys.check(&signature(&key), ANSWER);
-        assert!(matches!(signs, Err(PasskeyRefusal::Unknown)), "it is not confirmed");
-        let whole = registered.passkey.clone().unwrap().passkey_id;
-        let part = ConfirmPasskey { passkey_id: whole[..8].to_owned(), discard: false };
-        assert!(!passkeys.confirm(&part).success, "a part of the fingerprint is not compared");
-        let whole = ConfirmPasskey { passkey_id: whole, discard: false };
-        assert!(passkeys.confirm(&whole).success && !passkeys.confirm(&whole).success);
+        let result = passkeys.check(&signature(&key), ANSWER);
+        assert!(matches!(result, Err(PasskeyRefusal::Unknown)), "the passkey is not confirmed");
+        let fingerprint = reply.passkey.clone().unwrap().passkey_id;
+        let by_prefix = ConfirmPasskey { passkey_id: fingerprint[..8].to_owned(), discard: false };
+        assert!(!passkeys.confirm(&by_prefix).success, "the confirmation requires the complete fingerprint");
+        let confirm = ConfirmPasskey { passkey_id: fingerprint, discard: false };
+        assert!(passkeys.confirm(&confirm).success && !passkeys.confirm(&confirm).success);
         assert_eq!(passkeys.list().passkeys[0].name, "phone");
-        let again = passkeys.register(&registration(&SoftAuthenticator::new(), &ticket.0));
-        assert!(again.error.unwrap().contains("used or expired"));
+        let reused_ticket = passkeys.register(&registration(&SoftAuthenticator::new(), &ticket.0));
+        assert!(reused_ticket.error.unwrap().contains("used or expired"));
         let file = state.path().join("passkeys.json");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-        let signed = passkeys.check(&signature(&key), ANSWER).unwrap();
-        assert_eq!((signed.passkey.as_str(), signed.answer.as_str(), signed.number), ("phone", "yes", Some(1)));
-        let other = SignedText { answer: "no", ..ANSWER };
-        assert!(matches!(passkeys.check(&signature(&key), other), Err(PasskeyRefusal::Refused(_))));
+        let answer = passkeys.check(&signature(&key), ANSWER).unwrap();
+        assert_eq!((answer.passkey.as_str(), answer.answer.as_str(), answer.number), ("phone", "yes", Some(1)));
+        let other_answer = SignedText { answer: "no", ..ANSWER };
+        assert!(matches!(passkeys.check(&signature(&key), other_answer), Err(PasskeyRefusal::Refused(_))));
         let forged = signature(&SoftAuthenticator::new());
         assert!(matches!(passkeys.check(&forged, ANSWER), Err(PasskeyRefusal::Refused(_))));
 
-        let passkey_id = registered.passkey.unwrap().passkey_id[..4].to_owned();
+        let passkey_id = reply.passkey.unwrap().passkey_id[..4].to_owned();
         assert!(passkeys.remove(&RemovePasskey { passkey_id }).success);
         assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unknown)));
         assert!(passkeys.remove(&RemovePasskey::default()).error.unwrap().contains("steplatch gates passkey list"));
     }
 
     #[tokio::test]
-    async fn requesting_terminal_can_discard_the_new_passkey() {
+    async fn registered_passkey_can_be_discarded_or_expires() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let passkeys = Passkeys::new(state.path(), clock.clock());
         let key = SoftAuthenticator::new();
         let ticket = passkeys.issue().ticket.unwrap();
         let verb = AwaitPasskey { ticket: ticket.clone() };
-        let (waited, registered) = tokio::join!(passkeys.await_registration(&verb), async {
+        let (awaited, registered) = tokio::join!(passkeys.await_registration(&verb), async {
             tokio::task::yield_now().await;
             passkeys.register(&registration(&key, &ticket.0))
         });
-        assert_eq!(waited.passkey, registered.passkey);
-        let passkey_id = waited.passkey.unwrap().passkey_id;
+        assert_eq!(awaited.passkey, registered.passkey);
+        let passkey_id = awaited.passkey.unwrap().passkey_id;
         assert!(passkeys.confirm(&ConfirmPasskey { passkey_id: passkey_id.clone(), discard: true }).success);
         assert!(!passkeys.confirm(&ConfirmPasskey { passkey_id, discard: false }).success);
         assert!(passkeys.list().passkeys.is_empty());
 
-        // A passkey that is confirmed too late does not count.
+        // A confirmation after the timeout is refused.
         let ticket = passkeys.issue().ticket.unwrap();
         let registered = passkeys.register(&registration(&key, &ticket.0)).passkey.unwrap();
         clock.advance(TICKET_LIFETIME);
-        let late = ConfirmPasskey { passkey_id: registered.passkey_id, discard: false };
-        assert!(passkeys.confirm(&late).error.unwrap().contains("within 5 minutes"));
+        let confirm = ConfirmPasskey { passkey_id: registered.passkey_id, discard: false };
+        assert!(passkeys.confirm(&confirm).error.unwrap().contains("within 5 minutes"));
     }
 
     #[test]
@@ -439,8 +437,8 @@ mod tests {
         let key = SoftAuthenticator::new();
         assert!(!passkeys.register(&registration(&key, "made-up")).success);
         let ticket = passkeys.issue().ticket.unwrap();
-        let of_another = RegisterPasskey { ticket: ticket.clone(), ..registration(&key, "made-up") };
-        assert!(passkeys.register(&of_another).error.unwrap().contains("another question"));
+        let mismatched = RegisterPasskey { ticket: ticket.clone(), ..registration(&key, "made-up") };
+        assert!(passkeys.register(&mismatched).error.unwrap().contains("another question"));
         clock.advance(TICKET_LIFETIME + Duration::from_secs(1));
         assert!(passkeys.register(&registration(&key, &ticket.0)).error.unwrap().contains("used or expired"));
         assert!(passkeys.list().passkeys.is_empty());

@@ -1,8 +1,8 @@
 //! The process at the other end of a connection.
 //!
 //! Gates for people rely on this data. The daemon reads it from the kernel once, when it accepts the connection,
-//! because a process can later end, get another parent or pass its socket on. The daemon refuses an unidentified
-//! process.
+//! because a process can later exit, get another parent or pass its socket on. The daemon refuses unidentified
+//! processes.
 
 mod group;
 mod lineage;
@@ -23,7 +23,7 @@ pub(crate) use lineage::{Cut, Lineage};
 pub(crate) use table::Evidence;
 pub(crate) use tcp::Location;
 
-/// The process that opened a connection.
+/// A process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) lineage: Lineage,
@@ -50,7 +50,7 @@ impl Program {
             Some((file.dev(), file.ino()))
         };
         match (file(&pid.to_string()), file("self")) {
-            (Some(program), Some(own)) if program == own => Self::Ours,
+            (Some(program), Some(own_program)) if program == own_program => Self::Ours,
             (Some(_), _) => {
                 let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
                 let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -68,25 +68,25 @@ impl Peer {
         let lineage = lineage::read(&table::Proc, pid);
         let peer =
             Self { lineage, program: Program::from_pid(pid), has_terminal: table::is_in_foreground_of_terminal(pid) };
-        // Checked last: a process that is still there had its id during all reads.
-        if handle.is_some_and(has_ended) {
+        // Check last: a process that still exists had its id during all reads.
+        if handle.is_some_and(has_exited) {
             return Self { lineage: Lineage::unknown(Cut::Gone), program: Program::Unknown, has_terminal: false };
         }
         peer
     }
 }
 
-/// Returns whether the process of a descriptor has ended. The descriptor is readable then: pidfd_open(2).
-fn has_ended(handle: &OwnedFd) -> bool {
+/// Returns whether the process of a descriptor has exited. The descriptor is then readable: pidfd_open(2).
+fn has_exited(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];
     let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // If polling the descriptor fails, the process counts as ended.
+    // If polling the descriptor fails, the process counts as exited.
     !matches!(poll(&mut polled, Some(&no_wait)), Ok(0))
 }
 
-/// Returns the local processes at the other end of a TCP connection from this address. Blocks: reads every descriptor
-/// of every readable process.
+/// Returns the local processes at the other end of a TCP connection from this address. Blocks while it reads every
+/// descriptor of every readable process.
 pub(crate) fn at_address(peer: SocketAddr) -> Location<Vec<Peer>> {
     match tcp::processes_at(peer) {
         Location::Elsewhere => Location::Elsewhere,
@@ -101,17 +101,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_is_known_until_it_ends() {
+    fn process_is_known_until_it_exits() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let handle = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         let peer = Peer::read(pid, Some(&handle));
-        let (known, us) = (&peer.lineage.known, i32::try_from(std::process::id()).unwrap());
-        assert_eq!((known[0].pid, known[1].pid, peer.lineage.cut), (pid, us, None));
+        let (known, own_pid) = (&peer.lineage.known, i32::try_from(std::process::id()).unwrap());
+        assert_eq!((known[0].pid, known[1].pid, peer.lineage.cut), (pid, own_pid, None));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(Peer::read(pid, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
         // A later process with the same id is a different process.
-        assert_eq!(Peer::read(us, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
+        assert_eq!(Peer::read(own_pid, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
     }
 }

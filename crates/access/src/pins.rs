@@ -1,7 +1,7 @@
 //! Digests of definitions at the start of a run.
 //!
-//! A person approves the definitions of that time, so a run does not execute a definition that has changed since. A run
-//! stores digests, not copies: it reports the changed definition and stops there. Its descendants inherit the digests
+//! A person approves the definitions of that time, so a run does not execute a definition that has changed since then. A
+//! run stores digests, not copies: it reports a changed definition and stops there. Its descendants inherit the digests
 //! through the caller, and the run stores them in its private part.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ impl fmt::Display for DefinitionKind {
     }
 }
 
-/// Reason that a run does not execute a definition.
+/// Reason for which a run does not execute a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// The name referred to another definition at the start of the run.
@@ -42,7 +42,7 @@ pub enum PinError {
     Changed {
         /// Kind of the definition.
         kind: DefinitionKind,
-        /// The name.
+        /// Name of the definition.
         name: String,
     },
     /// The name referred to no definition at the start of the run.
@@ -53,7 +53,7 @@ pub enum PinError {
     Added {
         /// Kind of the definition.
         kind: DefinitionKind,
-        /// The name.
+        /// Name of the definition.
         name: String,
     },
     /// No definition of the run refers to the name.
@@ -64,7 +64,7 @@ pub enum PinError {
     NotReferred {
         /// Kind of the definition.
         kind: DefinitionKind,
-        /// The name.
+        /// Name of the definition.
         name: String,
     },
     /// The destination of a host has changed since the start of the run.
@@ -73,7 +73,7 @@ pub enum PinError {
          uses only the hosts that it was started with. Start it again to use the changed host"
     )]
     HostChanged {
-        /// The name of the host.
+        /// Name of the host.
         host: String,
         /// The difference.
         difference: HostDifference,
@@ -84,7 +84,7 @@ pub enum PinError {
          only hosts that it was started with. Start it again, with the host in the definition"
     )]
     HostUnknown {
-        /// The name of the host.
+        /// Name of the host.
         host: String,
     },
 }
@@ -92,18 +92,18 @@ pub enum PinError {
 /// A host as a run knew it at its start: the destination of its connections, as known without connecting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPin {
-    /// The configured destination.
+    /// Configured destination.
     pub ssh: String,
-    /// The user, machine and port to which `ssh` resolves it.
+    /// User, host and port to which `ssh` resolves the destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The jump host or the proxy command of the connection.
+    /// Jump host or proxy command of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// The fingerprints of its known keys; empty before the first connection.
+    /// Fingerprints of the known host keys; empty before the first connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// The digest of all options of `ssh` for it.
+    /// Digest of all options of `ssh` for the host.
     pub options: Signature,
     /// Descriptions of the unknown parts, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -124,10 +124,10 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
-    /// Its destination was unknown at the start of the run.
+    /// The destination was unknown at the start of the run.
     #[error("its destination was unknown then (ssh -G {ssh} did not answer), and is {now} now")]
     NotKnown {
-        /// Its destination.
+        /// Destination for `ssh`.
         ssh: String,
         /// The destination now.
         now: String,
@@ -140,10 +140,10 @@ pub enum HostDifference {
         /// The fingerprints now.
         now: Vec<String>,
     },
-    /// The configuration of `ssh` for it has changed.
+    /// The configuration of `ssh` for the host has changed.
     #[error("the configuration of ssh for it was changed (ssh -G {ssh})")]
     Options {
-        /// Its destination.
+        /// Destination for `ssh`.
         ssh: String,
     },
 }
@@ -179,7 +179,7 @@ impl HostPin {
         (self.options != now.options).then(|| HostDifference::Options { ssh: self.ssh.clone() })
     }
 
-    /// Describes the host for a person: its destination, its keys, and its unknown parts.
+    /// Describes the host for people: its destination, keys, and unknown parts.
     pub fn describe(&self) -> String {
         let mut text = match &self.address {
             Some(address) => format!("{address} (ssh {})", self.ssh),
@@ -201,20 +201,20 @@ impl HostPin {
 /// The definitions that a run refers to, as of its start. It executes only these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
-    /// The digests of workflows by name; `None` for a name without a workflow.
+    /// Digests of workflows by name; `None` for a name without a workflow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workflows: BTreeMap<String, Option<Signature>>,
-    /// The digests of nodes and graphs.
+    /// Digests of nodes and graphs by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, Option<Signature>>,
-    /// The hosts that definitions name; `None` for a name without a host. Without a map, an older version did not pin
-    /// hosts.
+    /// Hosts in the definitions, by name; `None` for a name without a host. No map if an older version stored the pins,
+    /// without hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeMap<String, Option<HostPin>>>,
-    /// The digests of definitions nested in these. The run may save them, and then run them by name.
+    /// Digests of definitions nested in these. The run may save them, and then run them by name.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
-    /// The names among these that need no person, with everything that they start.
+    /// Names among these that need no person, including everything that they start.
     #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
     pub gateless: GatelessNames,
 }
@@ -309,18 +309,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_programs_present_at_start_are_executed() {
+    fn only_definitions_present_at_start_are_executed() {
         let digest = Signature::of_text;
         let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
         let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
-        let told = |name: &str, now: &str| {
+        let error = |name: &str, now: &str| {
             pins.check_workflow(name, &digest(now)).err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert_eq!(told("same", "1"), "");
-        assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
-        assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
-        assert!(told("unnamed", "2").contains("is in no definition that the run was started with"));
-        assert_eq!(told("saved", "inner"), "", "it was part of a definition, and may have been saved");
+        assert_eq!(error("same", "1"), "");
+        assert!(error("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
+        assert!(error("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
+        assert!(error("unnamed", "2").contains("is in no definition that the run was started with"));
+        assert_eq!(error("saved", "inner"), "", "nested definitions may be saved and run");
     }
 
     fn host(ssh: &str, address: &str, keys: &[&str], options: &str) -> HostPin {
@@ -330,16 +330,16 @@ mod tests {
     }
 
     #[test]
-    fn host_is_used_only_if_it_leads_to_the_same_machine() {
+    fn host_is_used_only_with_its_original_destination() {
         let pinned = host("box", "ana@build:22", &["ED25519 SHA256:a"], "user ana");
         let fresh = host("new", "ana@new:22", &[], "user ana");
         let hosts = [("box", Some(&pinned)), ("new", Some(&fresh)), ("absent", None)];
         let hosts = hosts.map(|(name, pin)| (name.to_owned(), pin.cloned())).into();
         let pins = Pins { hosts: Some(hosts), ..Pins::default() };
-        let told = |name: &str, now: Option<&HostPin>| {
+        let error = |name: &str, now: Option<&HostPin>| {
             pins.check_host(name, now).err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert_eq!(told("box", Some(&pinned)), "");
+        assert_eq!(error("box", Some(&pinned)), "");
         for (now, part) in [
             (host("evil@elsewhere", "evil@elsewhere:22", &["ED25519 SHA256:a"], "user ana"), "and is evil@elsewhere"),
             (host("box", "ana@build:2222", &["ED25519 SHA256:a"], "user ana"), "is box (ana@build:2222) now"),
@@ -348,19 +348,19 @@ mod tests {
             (host("box", "ana@build:22", &["ED25519 SHA256:a"], "proxycommand evil"), "configuration of ssh"),
             (HostPin { through: Some("evil".to_owned()), ..pinned.clone() }, "through evil"),
         ] {
-            let told = told("box", Some(&now));
-            assert!(told.starts_with("Host 'box' has changed") && told.contains(part), "{told}");
+            let error = error("box", Some(&now));
+            assert!(error.starts_with("Host 'box' has changed") && error.contains(part), "{error}");
         }
-        assert!(told("box", None).contains("not configured any more"));
+        assert!(error("box", None).contains("not configured any more"));
         assert_eq!(
-            told("new", Some(&HostPin { keys: vec!["ED25519 SHA256:n".to_owned()], ..fresh })),
+            error("new", Some(&HostPin { keys: vec!["ED25519 SHA256:n".to_owned()], ..fresh })),
             "",
-            "the secret was learned since"
+            "new keys are accepted if none was known"
         );
-        assert!(told("absent", Some(&pinned)).starts_with("Host 'absent' did not exist"));
-        assert!(told("other", Some(&pinned)).starts_with("Host 'other' did not exist"));
-        let older: Pins = serde_json::from_str("{}").unwrap();
-        assert_eq!(older.check_host("box", None), Ok(()), "stored by a version without pins");
+        assert!(error("absent", Some(&pinned)).starts_with("Host 'absent' did not exist"));
+        assert!(error("other", Some(&pinned)).starts_with("Host 'other' did not exist"));
+        let older_pins: Pins = serde_json::from_str("{}").unwrap();
+        assert_eq!(older_pins.check_host("box", None), Ok(()), "an older version stored no host pins");
         assert_ne!(pins.signature(), Pins { hosts: None, ..pins.clone() }.signature());
     }
 }

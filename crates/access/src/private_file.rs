@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Writes `stored` as JSON, atomically, for its owner only.
+/// Writes `stored` as JSON, atomically, readable only by its owner.
 ///
 /// # Errors
 /// If writing the file fails; the old file remains.
@@ -14,13 +14,13 @@ pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
     write_text(file, &serde_json::to_string(stored).map_err(io::Error::other)?)
 }
 
-/// Writes a text, atomically, for its owner only.
+/// Writes `text`, atomically, readable only by its owner.
 ///
 /// # Errors
 /// If writing the file fails; the old file remains.
 pub fn write_text(file: &Path, text: &str) -> io::Result<()> {
     let temporary_file = file.with_extension("new");
-    // An old temporary file has the permissions of its author.
+    // A leftover temporary file may have other permissions.
     let _ = std::fs::remove_file(&temporary_file);
     let result = (|| {
         let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary_file)?;
@@ -29,7 +29,7 @@ pub fn write_text(file: &Path, text: &str) -> io::Result<()> {
         std::fs::rename(&temporary_file, file)
     })();
     if result.is_err() {
-        // A partial file is useless, and may contain a hash of a secret.
+        // A partial file is useless, and may contain the hash of a secret.
         let _ = std::fs::remove_file(&temporary_file);
     }
     result

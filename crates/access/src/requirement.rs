@@ -3,8 +3,8 @@
 //! The setting `gates.require` is in a file that an agent may be able to write. A stricter value applies at once. A
 //! weaker value applies after a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions: a
 //! question requires the strictest value since its beginning. `gates.json` of the state directory stores the history of
-//! the values, so that a restarted daemon knows them. This does not protect against a program that can write that file
-//! as well.
+//! the values, so that a restarted daemon knows them. This does not protect against a program that can also write that
+//! file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use steplatch_workflow::{Proof, Timestamp};
 use crate::approver::ProofPolicy;
 use crate::private_file;
 
-/// The name of the file in the state directory.
+/// Name of the file in the state directory.
 const FILE_NAME: &str = "gates.json";
 
-/// Version of the file.
+/// Version of the file format.
 const FILE_VERSION: u32 = 1;
 
 /// Maximum number of stored changes; merging the two oldest keeps the stricter value.
 const MAX_CHANGES: usize = 64;
 
-/// The requirement of gates.
+/// The proof that gates require, and its history.
 #[derive(Debug)]
 pub(crate) struct ProofRequirement {
     file: PathBuf,
@@ -35,7 +35,7 @@ pub(crate) struct ProofRequirement {
     changes: Mutex<Vec<RequirementChange>>,
 }
 
-/// A value that applied from a time on.
+/// A value and the time since which it applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RequirementChange {
     at: Timestamp,
@@ -57,8 +57,8 @@ impl ProofRequirement {
         let stored = std::fs::read_to_string(&file).ok().and_then(|text| match serde_json::from_str::<Stored>(&text) {
             Ok(stored) if stored.version == FILE_VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
-                // Refusing all answers would protect nothing: a program that can damage the file can remove it.
-                tracing::warn!(file = %file.display(), "the file cannot be read; the setting gates.require applies");
+                // Refusing all answers would not protect anything: a program that can damage the file can also remove it.
+                tracing::warn!(file = %file.display(), "failed to read the file; the setting gates.require applies");
                 None
             }
         });
@@ -94,7 +94,7 @@ impl ProofRequirement {
         (setting < self.current()).then_some(setting)
     }
 
-    /// Applies the setting. The caller has checked that a person wants it.
+    /// Applies the setting. The caller has checked that the request is a person's.
     pub(crate) fn lower(&self, by: String) -> Proof {
         let mut changes = self.updated_changes();
         let require = self.policy.weakest();
@@ -125,9 +125,9 @@ impl ProofRequirement {
 
     fn write(&self, changes: &[RequirementChange]) {
         let stored = Stored { version: FILE_VERSION, changes: changes.to_vec() };
-        // This daemon applies the requirement in any case.
+        // Only log the error: this daemon applies the requirement in any case.
         if let Err(error) = private_file::write(&self.file, &stored) {
-            tracing::warn!(%error, file = %self.file.display(), "the requirement of gates was not stored");
+            tracing::warn!(%error, file = %self.file.display(), "failed to store the requirement of gates");
         }
     }
 }
@@ -150,40 +150,40 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::Terminal)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
-        let asked = clock::now();
+        let opened_at = clock::now();
         *setting.0.lock() = Proof::None;
         assert_eq!((requirement.current(), requirement.unconfirmed()), (Proof::Terminal, Some(Proof::None)));
         // The next daemon does not apply the weaker setting either.
         let requirement = ProofRequirement::new(state.path(), setting.clone());
-        assert_eq!((requirement.current(), requirement.strictest_since(asked)), (Proof::Terminal, Proof::Terminal));
+        assert_eq!((requirement.current(), requirement.strictest_since(opened_at)), (Proof::Terminal, Proof::Terminal));
         assert_eq!(requirement.lower("ana".to_owned()), Proof::None);
         let later = Timestamp(clock::now().0 + 1);
         assert_eq!(
-            (requirement.strictest_since(asked), requirement.strictest_since(later)),
+            (requirement.strictest_since(opened_at), requirement.strictest_since(later)),
             (Proof::Terminal, Proof::None)
         );
         assert_eq!((requirement.current(), requirement.unconfirmed()), (Proof::None, None));
         let requirement = ProofRequirement::new(state.path(), setting);
-        assert_eq!(requirement.strictest_since(asked), Proof::Terminal, "it is stored");
+        assert_eq!(requirement.strictest_since(opened_at), Proof::Terminal, "the history is stored");
     }
 
     #[test]
-    fn stricter_setting_applies_at_once_to_open_questions_too() {
+    fn stricter_setting_applies_at_once_to_open_gates() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::None)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
-        assert!(!state.path().join(FILE_NAME).exists(), "nothing to store");
-        let asked = clock::now();
+        assert!(!state.path().join(FILE_NAME).exists(), "the weakest requirement is not stored");
+        let opened_at = clock::now();
         *setting.0.lock() = Proof::Passphrase;
-        assert_eq!(requirement.strictest_since(asked), Proof::Passphrase);
-        // Raised and then confirmed to be lower while the question waits.
+        assert_eq!(requirement.strictest_since(opened_at), Proof::Passphrase);
+        // The requirement is raised and then lowered by a person while the gate is open.
         *setting.0.lock() = Proof::Dialog;
         requirement.lower("ana".to_owned());
-        assert_eq!((requirement.strictest_since(asked), requirement.current()), (Proof::Passphrase, Proof::Dialog));
+        assert_eq!((requirement.strictest_since(opened_at), requirement.current()), (Proof::Passphrase, Proof::Dialog));
     }
 
     #[test]
-    fn changes_are_bounded_and_strictest_is_kept() {
+    fn history_is_limited_and_keeps_the_strictest_value() {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::Passkey)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_file_keeps_the_setting() {
+    fn setting_applies_if_the_file_is_unreadable() {
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join(FILE_NAME), "{").unwrap();
         assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).current(), Proof::Dialog);

@@ -1,8 +1,8 @@
 //! Secret values, and their removal from text by value.
 //!
 //! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. All text that leaves
-//! the daemon therefore passes through this module. A secret of fewer than [`MIN_SECRET_CHARS`] characters remains,
-//! because it occurs by chance in any text. A secret that is a short word is masked only where it is a whole word.
+//! the daemon therefore passes through this module. A secret of fewer than [`MIN_SECRET_CHARS`] characters is not
+//! masked, because it occurs by chance in any text. A secret that is a short word is masked only as a whole word.
 
 mod encodings;
 mod known;
@@ -23,22 +23,22 @@ use tokio::sync::watch;
 use known::{KnownSecrets, Scope};
 pub use stream::RedactedStream;
 pub use words::is_short_word;
-use words::{ends_with_beginning, has, replace_secret, secret_ranges, starts_with_end};
+use words::{contains_secret, replace_secret, secret_ranges, strip_secret_prefix_at_end, strip_secret_suffix_at_start};
 
-/// Minimum characters of a secret.
+/// Minimum length of a secret, in characters.
 const MIN_SECRET_CHARS: usize = 4;
 
-/// Minimum characters of a value in a secret line. Shorter values, such as ports, are not secrets.
+/// Minimum length of a value in a secret line, in characters. Shorter values, such as ports, are not secrets.
 const MIN_VALUE_CHARS: usize = 6;
 
-/// Maximum number of secrets that tools type, and of lines typed with the echo off in one terminal. The daemon keeps
-/// all of them while it runs, because their text remains readable, and refuses further secrets.
+/// Maximum number of secrets typed by tools, and of lines typed with the echo off in one terminal. The daemon keeps all
+/// of them while it runs, because their text remains readable, and refuses further secrets.
 const MAX_TYPED_SECRETS: usize = 1000;
 
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
 const MAX_SECRETS: usize = 50_000;
 
-/// Minimum bytes of a secret that is hidden across line ends. The halves of shorter secrets are adjacent by chance.
+/// Minimum length of a secret that is hidden across line ends, in bytes. Halves of shorter secrets are adjacent by chance.
 const MIN_WRAPPED_BYTES: usize = 8;
 
 /// The text that replaces a secret.
@@ -64,7 +64,7 @@ pub struct Redactor {
     terminal: Option<TerminalId>,
 }
 
-/// Error of exceeding the maximum number of hidden secrets.
+/// The maximum number of hidden secrets is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{MAX_TYPED_SECRETS} lines are hidden as secrets, the maximum until the daemon ends: type this without secret, or \
@@ -82,7 +82,7 @@ impl Redactor {
     ///
     /// # Errors
     ///
-    /// If the secret exceeds the limit. No part of it is registered then.
+    /// If the secret exceeds the limit. No part of it is registered in this case.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut known = self.known.write();
         let mut new_lines: Vec<&str> = Vec::new();
@@ -99,13 +99,13 @@ impl Redactor {
         Ok(())
     }
 
-    /// Remembers a text to hide, anywhere or in the text of one terminal.
+    /// Registers text to hide, everywhere or in one terminal.
     pub fn hide(&self, secret: &SecretText) {
         let scope = secret.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
         let mut known = self.known.write();
         for line in hideable_lines(&secret.text) {
             if known.len() >= MAX_SECRETS || (scope != Scope::Everywhere && known.len_in(&scope) >= MAX_TYPED_SECRETS) {
-                tracing::warn!(terminal = ?secret.terminal, "there are too many secrets: one more is not redacted");
+                tracing::warn!(terminal = ?secret.terminal, "too many secrets: a new one is not redacted");
                 return;
             }
             self.keep_secret(&mut known, scope.clone(), line);
@@ -149,7 +149,7 @@ impl Redactor {
         self.known.read().values(self.terminal.as_ref())
     }
 
-    /// Returns whether this redactor hides all text, because the machine of the terminal exceeded its limits of
+    /// Returns whether this redactor hides all text, because the remote host of the terminal exceeded its limits of
     /// secrets.
     fn hides_all(&self) -> bool {
         self.known.read().hides_all(self.terminal.as_ref())
@@ -160,7 +160,7 @@ impl Redactor {
         search(&self.values())
     }
 
-    /// Returns `text` without any secret in it, including one divided by line ends.
+    /// Returns `text` with all secrets masked, including those divided by line ends.
     pub fn masked(&self, mut text: String) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
@@ -169,12 +169,12 @@ impl Redactor {
         text
     }
 
-    /// Returns `text` without any secret in it, if there is a text.
+    /// Returns `text`, if any, with all secrets masked.
     pub fn masked_if(&self, text: Option<String>) -> Option<String> {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns a text in rows, such as a screen, without any secret in it, including one wrapped over several rows.
+    /// Returns the rows of a screen with all secrets masked, including those wrapped over several rows.
     pub fn masked_screen(&self, mut screen: String) -> String {
         if self.hides_all() && !screen.is_empty() {
             return MASK.to_owned();
@@ -206,7 +206,7 @@ impl Redactor {
         screen
     }
 
-    /// Returns a screen's cells without any secret in them, including one wrapped over several rows.
+    /// Returns the cells of a screen with all secrets masked, including those wrapped over several rows.
     pub fn masked_picture(&self, mut picture: Picture) -> Picture {
         if self.hides_all() {
             for run in picture.rows.iter_mut().flatten() {
@@ -220,7 +220,7 @@ impl Redactor {
             return picture;
         }
         let mut hidden_positions: Vec<CharacterPosition> = Vec::new();
-        // The blanks at the end of a row may belong to the wrapped text, or not.
+        // The spaces at the end of a row may or may not belong to the wrapped text.
         for to_row_end in [false, true] {
             let positions = characters_in_order(&picture, to_row_end);
             let text: String = positions.iter().map(|(character, _)| character).collect();
@@ -241,13 +241,13 @@ impl Redactor {
                 run.text =
                     characters.map(|(character, original)| if is_hidden(character) { '•' } else { original }).collect();
                 // A link with a mask would lead elsewhere.
-                run.link = run.link.take().filter(|link| !values.iter().any(|secret| has(link, secret)));
+                run.link = run.link.take().filter(|link| !values.iter().any(|secret| contains_secret(link, secret)));
             }
         }
         picture
     }
 
-    /// Returns the match of a group, hidden if it is a part of a secret that the whole match contains.
+    /// Returns the match of a group, masked if it is part of a secret that the full match contains.
     pub fn masked_group(&self, group: Option<String>, full_match: &str) -> Option<String> {
         let group = self.masked(group?);
         let values = self.values();
@@ -255,13 +255,14 @@ impl Redactor {
         Some(if is_part { MASK.to_owned() } else { group })
     }
 
-    /// Returns the number of bytes of context on each side of a portion that reveal every secret cut by the portion.
+    /// Returns the number of bytes of context that are needed on each side of a portion to find every secret that the
+    /// portion cuts.
     pub fn reach(&self) -> usize {
-        // Includes the line ends that may divide the secret.
+        // Include the line ends that may divide the secret.
         self.values().first().map_or(0, |longest| longest.len() + longest.len() / 8)
     }
 
-    /// Returns a portion of a text without any part of a secret in it that the whole text has.
+    /// Returns a portion of `text` with all parts of secrets in `text` masked.
     pub fn masked_portion(&self, text: &str, portion: Range<usize>) -> String {
         if self.hides_all() && !portion.is_empty() {
             return MASK.to_owned();
@@ -269,9 +270,9 @@ impl Redactor {
         mask_ranges(text, portion.clone(), self.secret_ranges(text))
     }
 
-    /// Masks a fragment of an unknown text: whole secrets, and parts of secrets at its cuts. Such a part is the end of
-    /// a secret at the beginning of the fragment, the beginning of one at its end, or the whole fragment. Hides single
-    /// characters, too, because a client may read one at a time; [`Self::masked_portion`] hides less if the surrounding
+    /// Masks a fragment of unknown text: whole secrets, and parts of secrets at its cuts. Such a part is the end of a
+    /// secret at the beginning of the fragment, the beginning of one at its end, or the whole fragment. Masks single
+    /// characters, too, because a client may read one at a time; [`Self::masked_portion`] masks less if the surrounding
     /// text is known.
     pub fn masked_at_cuts(&self, text: &str) -> String {
         if self.hides_all() && !text.is_empty() {
@@ -300,24 +301,25 @@ impl Redactor {
         mask_ranges(text, 0..text.len(), hidden_ranges)
     }
 
-    /// Returns the ranges of secrets in a text, also divided by line ends.
+    /// Returns the ranges of secrets in `text`, including those divided by line ends.
     fn secret_ranges(&self, text: &str) -> Vec<Range<usize>> {
         let values = self.values();
-        let mut found = find_wrapped(text, &values);
-        found.extend(values.iter().flat_map(|secret| secret_ranges(text, secret)));
-        found
+        let mut ranges = find_wrapped(text, &values);
+        ranges.extend(values.iter().flat_map(|secret| secret_ranges(text, secret)));
+        ranges
     }
 
-    /// Hides the parts of a divided secret at the end of `head` and at the beginning of `tail`.
+    /// Masks the parts of a divided secret at the end of `head` and at the beginning of `tail`.
     pub fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
         for secret in self.values().iter() {
             let cuts = secret.char_indices().map(|(cut, _)| cut).skip(MIN_SECRET_CHARS - 1);
             for cut in cuts.collect::<Vec<_>>().into_iter().rev() {
-                if let Some(remainder) = ends_with_beginning(&head, secret, cut) {
+                if let Some(remainder) = strip_secret_prefix_at_end(&head, secret, cut) {
                     head = format!("{remainder}{MASK}");
                 }
-                if let Some(remainder) = tail.as_deref().and_then(|tail| starts_with_end(tail, secret, cut))
+                if let Some(remainder) =
+                    tail.as_deref().and_then(|tail| strip_secret_suffix_at_start(tail, secret, cut))
                     && secret[cut..].chars().count() >= MIN_SECRET_CHARS
                 {
                     tail = Some(format!("{MASK}{remainder}"));
@@ -327,8 +329,8 @@ impl Redactor {
         (head, tail)
     }
 
-    /// Returns a text that was cut out of another one, such as a row of a screen, without any secret or part of a
-    /// divided secret in it.
+    /// Returns text that was cut out of other text, such as a row of a screen, with all secrets and parts of divided
+    /// secrets masked.
     pub fn masked_fragment(&self, text: String) -> String {
         let (_, text) = self.masked_cut(String::new(), Some(text));
         let (text, _) = self.masked_cut(text.unwrap_or_default(), None);
@@ -337,20 +339,20 @@ impl Redactor {
         if is_middle { MASK.to_owned() } else { text }
     }
 
-    /// Returns `value` without any secret in it, like [`Self::mask_in`].
+    /// Returns `value` with all secrets masked, like [`Self::mask_in`].
     pub fn masked_value(&self, mut value: Value) -> Value {
         self.mask_in(&mut value);
         value
     }
 
-    /// Removes secrets from every text in `fields`, like [`Self::mask_in`].
+    /// Masks secrets in every string of `fields`, like [`Self::mask_in`].
     pub fn mask_fields(&self, fields: &mut Map<String, Value>) {
         if let Value::Object(masked) = self.masked_value(Value::Object(std::mem::take(fields))) {
             *fields = masked;
         }
     }
 
-    /// Removes secrets from every text in `value`, except for fields that programs rely on.
+    /// Masks secrets in every string of `value`, except in fields that programs rely on.
     pub fn mask_in(&self, value: &mut Value) {
         if self.hides_all() {
             *value = Value::String(MASK.to_owned());
@@ -363,18 +365,18 @@ impl Redactor {
     }
 }
 
-/// Secrets of another machine are hidden only in its own terminals. Elsewhere, they could mask words of questions.
+/// Secrets of a remote host are hidden only in its own terminals. Elsewhere, they could mask words of questions.
 impl MachineSecretSink for Redactor {
-    fn place(&self, terminal: &TerminalId, machine: &str) {
-        self.known.write().place(terminal, machine);
+    fn place(&self, terminal: &TerminalId, host: &str) {
+        self.known.write().place(terminal, host);
     }
 
-    fn hide_on(&self, machine: &str, secret: SecretText) {
+    fn hide_on(&self, host: &str, secret: SecretText) {
         // Avoid the write lock for known secrets, so that a flood of them does not block readers.
-        if self.known.read().has_for_machine(machine, &secret) {
+        if self.known.read().has_for_host(host, &secret) {
             return;
         }
-        self.known.write().add_for_machine(machine, secret);
+        self.known.write().add_for_host(host, secret);
     }
 
     fn forget(&self, terminal: &TerminalId) {
@@ -382,13 +384,13 @@ impl MachineSecretSink for Redactor {
     }
 }
 
-/// Returns the parts of a text that can be hidden: its lines, trimmed, if they are long enough.
+/// Returns the parts of `text` that can be hidden: its lines, trimmed, if they are long enough.
 pub fn hideable_lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= MIN_SECRET_CHARS)
 }
 
 /// Returns the values in a secret line of a shell or a protocol, if they are long enough: the text after
-/// `=`, after `-p`, after a name with a colon, and the password of an address. A program prints them without the line.
+/// `=`, after `-p`, after a name with a colon, and the password of an address. Programs print them without the line.
 fn values_in(line: &str) -> Vec<&str> {
     let value_end = |text: &'_ str| -> usize {
         match text.chars().next() {
@@ -415,20 +417,20 @@ fn values_in(line: &str) -> Vec<&str> {
     trimmed.filter(|value| value.chars().count() >= MIN_VALUE_CHARS).collect()
 }
 
-/// Returns whether a secret is hidden in names of fields as well as in texts. Names of protocol fields consist of
-/// lowercase letters and underscores, so such a secret would break them.
+/// Returns whether a secret is hidden in field names as well as in text. Names of protocol fields consist of lowercase
+/// letters and underscores, so such a secret would break them.
 pub fn hides_in_names(secret: &str) -> bool {
     secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
 }
 
 /// Renames the fields for which `name` returns a new name, in order. A number distinguishes names that collide.
 pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
-    if !fields.keys().any(|known| name(known).is_some()) {
+    if !fields.keys().any(|old_name| name(old_name).is_some()) {
         return;
     }
     let mut renamed = Map::with_capacity(fields.len());
-    for (known, field) in std::mem::take(fields) {
-        let base_name = name(&known).unwrap_or(known);
+    for (old_name, field) in std::mem::take(fields) {
+        let base_name = name(&old_name).unwrap_or(old_name);
         let mut unique = base_name.clone();
         for number in 2.. {
             if !renamed.contains_key(&unique) {
@@ -444,14 +446,14 @@ pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Opt
 /// The position of a character of a picture: its row, the run in the row, and the character in the run.
 type CharacterPosition = (usize, usize, usize);
 
-/// Returns every character of a picture with its position; blanks between runs have no position.
+/// Returns every character of a picture with its position; spaces between runs have no position.
 fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option<CharacterPosition>)> {
     let mut characters = Vec::new();
-    let blanks = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
+    let spaces = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
     for (row, runs) in picture.rows.iter().enumerate() {
         let mut col = 0;
         for (index, run) in runs.iter().enumerate() {
-            characters.extend(blanks(run.col.saturating_sub(col)));
+            characters.extend(spaces(run.col.saturating_sub(col)));
             let characters_of_run = run.text.chars().enumerate();
             characters.extend(
                 characters_of_run.map(|(index_in_run, character)| (character, Some((row, index, index_in_run)))),
@@ -459,7 +461,7 @@ fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option
             col = run.col + run.cols;
         }
         if to_row_end {
-            characters.extend(blanks(picture.cols.saturating_sub(col)));
+            characters.extend(spaces(picture.cols.saturating_sub(col)));
         }
     }
     characters
@@ -468,7 +470,7 @@ fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option
 /// Fields with an id or bytes in Base64: a mask would make them useless.
 const NON_TEXT_FIELDS: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
 
-/// Hides undivided secrets in a text.
+/// Masks undivided secrets in `text`.
 fn mask_whole(text: &mut String, secrets: &[String]) {
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         if let Some(masked) = replace_secret(text, secret) {
@@ -477,16 +479,16 @@ fn mask_whole(text: &mut String, secrets: &[String]) {
     }
 }
 
-/// Hides secrets in a text, including those divided by line ends.
+/// Masks secrets in `text`, including those divided by line ends.
 fn mask_text(text: &mut String, secrets: &[String]) {
     mask_whole(text, secrets);
-    // From the end, so that earlier offsets remain valid.
+    // Start at the end, so that earlier offsets remain valid.
     for part in find_wrapped(text, secrets).into_iter().rev() {
         text.replace_range(part, MASK);
     }
 }
 
-/// Returns a portion of a text, with a mask over these ranges of the text.
+/// Returns a portion of `text`, with a mask over these ranges of `text`.
 fn mask_ranges(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> String {
     let clipped = parts.into_iter().map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
     let mut hidden_ranges: Vec<(usize, usize)> = clipped.filter(|(begin, end)| begin < end).collect();
@@ -554,7 +556,7 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
             texts.for_each(|(_, field)| mask_in(field, secrets));
             rename_fields(fields, |name| {
                 let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
-                let has_secret = hidden().any(|secret| has(name, secret));
+                let has_secret = hidden().any(|secret| contains_secret(name, secret));
                 has_secret.then(|| {
                     hidden().fold(name.to_owned(), |name, secret| replace_secret(&name, secret).unwrap_or(name))
                 })
@@ -583,7 +585,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn field_names_hide_impossible_names() {
+    fn secrets_are_masked_in_unusual_field_names() {
         let secrets = Redactor::default();
         secrets.add("Zebra-77");
         secrets.add("result");
@@ -594,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_text_shows_no_part_of_a_secret() {
+    fn portion_of_text_shows_no_part_of_a_secret() {
         let secrets = Redactor::default();
         secrets.add("FLOWTOKEN-99");
         let text = "the FLOWTOKEN-99 of FLOWTOKEN-99.";
@@ -611,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn divided_text_shows_no_part_of_a_secret() {
+    fn fragment_of_unknown_text_shows_no_part_of_a_secret() {
         let secrets = Redactor::default();
         secrets.add("FLOWTOKEN-99");
         secrets.add("KEYKEYKEY");
@@ -623,8 +625,8 @@ mod tests {
                 assert!(plain.chars().all(|shown| "the of, so.\n".contains(shown)), "{begin}..{end}: {masked}");
             }
         }
-        let rest = secrets.masked_at_cuts("99 and then, as it was\nto be");
-        assert_eq!(rest, format!("{MASK} and then, as it was\nto be"));
+        let masked = secrets.masked_at_cuts("99 and then, as it was\nto be");
+        assert_eq!(masked, format!("{MASK} and then, as it was\nto be"));
         assert_eq!(secrets.masked_at_cuts("\n"), "\n");
         assert_eq!(Redactor::default().masked_at_cuts("abc"), "abc");
     }
@@ -669,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_within_longer_secret_leaves_no_rest() {
+    fn secret_within_a_longer_secret_is_masked_completely() {
         let secrets = Redactor::default();
         secrets.add("abcd");
         secrets.add("abcdefgh");
@@ -677,8 +679,8 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_never_forgotten_and_excess_is_refused() {
-        // redteam M3: 1,001 lines uncovered what a person had typed.
+    fn secrets_are_kept_and_excess_secrets_are_refused() {
+        // redteam M3: 1,001 lines revealed the input of a person.
         let secrets = Redactor::default();
         secrets.add("of a person");
         let flood: String = (0..=MAX_TYPED_SECRETS).map(|number| format!("secret {number}\n")).collect();
@@ -686,12 +688,12 @@ mod tests {
         assert_eq!(
             secrets.masked("secret 7 of a person".to_owned()),
             format!("secret 7 {MASK}"),
-            "no part of it is kept"
+            "no part of a refused secret is registered"
         );
         for number in 0..MAX_TYPED_SECRETS {
             assert_eq!(secrets.add_typed(&format!("secret {number}")), Ok(()));
         }
-        assert_eq!(secrets.add_typed("secret 7"), Ok(()), "it is known");
+        assert_eq!(secrets.add_typed("secret 7"), Ok(()), "a known secret needs no room");
         assert_eq!(secrets.add_typed("one too many"), Err(TooManySecrets));
         secrets.add("of a run");
         assert_eq!(secrets.masked("of a person, of a run".to_owned()), format!("{MASK}, {MASK}"));
@@ -716,8 +718,8 @@ mod tests {
     }
 
     #[test]
-    fn secret_equal_to_a_keyword_breaks_no_reply() {
-        // redteam M4: with the secret `completed`, no run was seen to complete.
+    fn secret_equal_to_a_keyword_does_not_break_replies() {
+        // redteam M4: with the secret `completed`, no run appeared to complete.
         let secrets = Redactor::default();
         ["completed", "run_", "2026", "human"].iter().for_each(|secret| secrets.add(secret));
         let run = "run_k7q2m8x4rd3tv5ab";
@@ -745,28 +747,28 @@ mod tests {
     }
 
     #[test]
-    fn later_update_includes_new_secrets() {
+    fn only_new_secrets_are_reported() {
         let secrets = Redactor::default();
         secrets.add("first one");
-        let (all, seen) = secrets.learned_since(0);
-        assert_eq!((all, seen), (vec!["first one".to_owned()], 1));
+        let (all, learned_count) = secrets.learned_since(0);
+        assert_eq!((all, learned_count), (vec!["first one".to_owned()], 1));
         let mut learned = secrets.learned();
         learned.mark_unchanged();
         secrets.hide(&SecretText { terminal: Some(TerminalId::random()), text: "of a terminal".to_owned() });
         secrets.add("first one");
-        assert!(!learned.has_changed().unwrap(), "known, or hidden in one terminal only");
+        assert!(!learned.has_changed().unwrap(), "known secrets and those of one terminal are not reported");
         secrets.add("second one");
         assert!(learned.has_changed().unwrap());
-        assert_eq!(secrets.learned_since(seen), (vec!["second one".to_owned()], 2));
+        assert_eq!(secrets.learned_since(learned_count), (vec!["second one".to_owned()], 2));
         assert_eq!(secrets.learned_since(2), (Vec::new(), 2));
     }
 
     #[test]
     fn hidden_input_is_masked_in_its_terminal_only() {
-        let (secrets, one, other) = (Redactor::default(), TerminalId::random(), TerminalId::random());
-        secrets.hide(&SecretText { terminal: Some(one.clone()), text: "root".to_owned() });
-        assert_eq!(secrets.within(&one).masked("root".into()), MASK);
-        assert_eq!(secrets.within(&other).masked("root".into()), "root");
+        let (secrets, terminal, other_terminal) = (Redactor::default(), TerminalId::random(), TerminalId::random());
+        secrets.hide(&SecretText { terminal: Some(terminal.clone()), text: "root".to_owned() });
+        assert_eq!(secrets.within(&terminal).masked("root".into()), MASK);
+        assert_eq!(secrets.within(&other_terminal).masked("root".into()), "root");
         assert_eq!(secrets.masked("root".into()), "root");
     }
 
@@ -809,7 +811,7 @@ mod tests {
         let masked = secrets.masked_picture(picture.clone());
         let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
         assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
-        // A secret wrapped at its blank: the row is full, and no run contains the blank.
+        // A secret wrapped at its space: the row is full, and no run contains the space.
         let secrets = Redactor::default();
         secrets.add("super secret-värde");
         let masked = secrets.masked_picture(Picture { cols: 10, ..picture });
@@ -818,7 +820,7 @@ mod tests {
     }
 
     #[test]
-    fn short_answer_is_not_a_secret() {
+    fn very_short_text_is_not_a_secret() {
         let secrets = Redactor::default();
         secrets.add("yes\n");
         assert_eq!(secrets.masked("yes, yesterday".into()), "yes, yesterday");

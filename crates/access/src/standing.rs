@@ -1,4 +1,4 @@
-//! Standing of the process that opened a connection: whether it can be a person.
+//! Standing of the process that opened a connection, as a person or a program.
 //!
 //! Steplatch opens terminals and starts programs for agents. Every process in such a terminal or program counts as an
 //! agent, and so does a process with unknown ancestors. Every other process of the user counts as the user; the
@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
-/// Reason for not counting a caller as a person.
+/// Reason for which a caller does not count as a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRefusal {
     /// The client does not claim to be a person.
@@ -39,7 +39,7 @@ pub enum PersonRefusal {
     Started,
     /// The origin of the process is unknown.
     #[error(
-        "This gate waits for a person, and the origin of this command is unknown: it has ended, or has too many parents; \
+        "This gate waits for a person, and the origin of this command is unknown: it has exited, or has too many ancestors; \
          answer it in a terminal of your own"
     )]
     Unknown,
@@ -49,9 +49,9 @@ pub enum PersonRefusal {
          command is unknown; set a passphrase with 'steplatch approver set', which proves a person instead"
     )]
     Hidden,
-    /// The caller connects over the network from this machine, and the kernel does not show which process it is.
+    /// The caller connects over the network from this computer, and the kernel does not show its process.
     #[error(
-        "This gate waits for a person, and the client on this machine that sent this over the network is unknown; answer it \
+        "This gate waits for a person, and the client on this computer that sent this over the network is unknown; answer it \
          in a terminal of your own"
     )]
     UnknownClient,
@@ -69,10 +69,10 @@ impl PersonRefusal {
     }
 }
 
-/// Maximum number of concurrent inspections of processes. An inspection is fast unless the kernel blocks the process.
+/// Maximum number of concurrent process inspections. An inspection is fast unless the kernel blocks it.
 const MAX_INSPECTIONS: usize = 16;
 
-/// Time limit of an inspection, including the wait for its slot. A later result counts as unknown.
+/// Maximum time of an inspection, including the wait for its slot. A later result counts as unknown.
 const INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The daemon and its terminal hosts. Their descendants do not count as persons.
@@ -91,7 +91,7 @@ impl OwnProcesses {
         Self { hosts, inspection_slots: Arc::new(Semaphore::new(MAX_INSPECTIONS)), daemon }
     }
 
-    /// Inspects processes, separately from the threads that serve connections. `None` if that takes too long.
+    /// Inspects processes on a thread that serves no connections. `None` if that takes too long.
     async fn inspect<T: Send + 'static>(&self, inspection: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
         let inspection_result = async {
             let slot = self.inspection_slots.clone().acquire_owned().await.ok()?;
@@ -112,7 +112,7 @@ impl OwnProcesses {
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
     }
 
-    /// Returns the reason that a network client at this address is not a person, if there is one. Blocks while it
+    /// Returns the reason for which a network client at this address is not a person, if there is one. Blocks while it
     /// inspects every process.
     fn judge_address(&self, address: SocketAddr) -> Option<PersonRefusal> {
         match peer::at_address(address) {
@@ -133,7 +133,7 @@ struct Processes {
     daemon: Option<i32>,
 }
 
-/// Returns the reason that a process does not belong to a person, if there is one.
+/// Returns the reason for which a process does not belong to a person, if there is one.
 fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
@@ -158,7 +158,7 @@ fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
 /// The result of inspecting the process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    /// Reason that the process is not a person, if there is one.
+    /// Reason for which the process is not a person, if there is one.
     pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
     /// True if the process is in the foreground of its controlling terminal.
@@ -221,7 +221,7 @@ impl Standing {
         verdict.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// Returns the reason that a client of this process at a network address is not a person, if there is one.
+    /// Returns the reason for which a client of this process at a network address is not a person, if there is one.
     pub(crate) async fn client_refusal(&self, address: SocketAddr) -> Option<PersonRefusal> {
         let own_processes = &self.inspection.as_ref()?.own_processes;
         own_processes
@@ -240,12 +240,12 @@ mod tests {
         Process { pid, started: 1, evidence: Evidence::default() }
     }
 
-    /// A person's process with one process between it and the first.
-    fn below(parent: Process) -> Lineage {
+    /// Returns the lineage of a process with this parent, a child of the first process.
+    fn child_of(parent: Process) -> Lineage {
         Lineage { known: vec![process(40), parent, process(1)], cut: None }
     }
 
-    fn own_process() -> Processes {
+    fn own_processes() -> Processes {
         Processes { hosts: vec![20], daemon: Some(30) }
     }
 
@@ -253,31 +253,31 @@ mod tests {
     fn unknown_caller_is_not_a_person() {
         for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
             assert_eq!(
-                judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &own_process()),
+                judge(&Lineage { cut: Some(cut), ..child_of(process(35)) }, &own_processes()),
                 Some(PersonRefusal::Unknown)
             );
         }
-        assert_eq!(judge(&below(process(35)), &own_process()), None);
+        assert_eq!(judge(&child_of(process(35)), &own_processes()), None);
     }
 
     #[test]
-    fn visible_processes_suffice_where_others_are_hidden() {
-        let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..below(process(parent)) };
-        assert_eq!(judge(&hidden(35), &own_process()), Some(PersonRefusal::Hidden));
-        assert_eq!(judge(&hidden(20), &own_process()), Some(PersonRefusal::InTerminal));
+    fn visible_ancestors_count_if_others_are_hidden() {
+        let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..child_of(process(parent)) };
+        assert_eq!(judge(&hidden(35), &own_processes()), Some(PersonRefusal::Hidden));
+        assert_eq!(judge(&hidden(20), &own_processes()), Some(PersonRefusal::InTerminal));
     }
 
     #[test]
     fn descendants_of_host_or_daemon_are_not_a_person() {
-        let below = |pid: i32| judge(&below(process(pid)), &own_process());
-        assert_eq!((below(20), below(30)), (Some(PersonRefusal::InTerminal), Some(PersonRefusal::Started)));
-        let itself = Lineage { known: vec![process(30)], cut: None };
-        assert_eq!(judge(&itself, &own_process()), Some(PersonRefusal::Started), "the daemon itself");
+        let refusal = |pid: i32| judge(&child_of(process(pid)), &own_processes());
+        assert_eq!((refusal(20), refusal(30)), (Some(PersonRefusal::InTerminal), Some(PersonRefusal::Started)));
+        let daemon = Lineage { known: vec![process(30)], cut: None };
+        assert_eq!(judge(&daemon, &own_processes()), Some(PersonRefusal::Started), "the daemon itself is not a person");
     }
 
     #[test]
     fn mark_on_any_ancestor_counts() {
-        for (mark, refusal) in [
+        for (mark, expected) in [
             ("term_k7q2m8x4rd", PersonRefusal::InTerminal),
             ("forged", PersonRefusal::InTerminal),
             ("host", PersonRefusal::InTerminal),
@@ -285,13 +285,13 @@ mod tests {
         ] {
             let evidence = Evidence { mark: Some(mark.to_owned()), may_be_in_group: true };
             let marked = Process { evidence, ..process(35) };
-            assert_eq!(judge(&below(marked), &Processes::default()), Some(refusal), "{mark:?}");
+            assert_eq!(judge(&child_of(marked), &Processes::default()), Some(expected), "{mark:?}");
         }
     }
 
     #[test]
-    fn group_counts_after_its_leader_has_ended() {
-        let kept = Process { evidence: Evidence { mark: None, may_be_in_group: true }, ..process(35) };
-        assert_eq!(judge(&below(kept), &Processes::default()), Some(PersonRefusal::Started));
+    fn group_counts_after_the_daemon_has_exited() {
+        let grouped = Process { evidence: Evidence { mark: None, may_be_in_group: true }, ..process(35) };
+        assert_eq!(judge(&child_of(grouped), &Processes::default()), Some(PersonRefusal::Started));
     }
 }

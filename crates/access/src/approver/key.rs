@@ -1,8 +1,8 @@
-//! The approver's key pair: only the passphrase opens what it seals.
+//! The approver's key pair: only the passphrase opens text that the key has sealed.
 //!
-//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so a
-//! daemon without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from
-//! the passphrase and a salt: a new passphrase seals the private key again, and leaves sealed texts unchanged.
+//! Owns the format of sealed text, and of the key in `approver.json`. Sealing needs only the public key, so a daemon
+//! without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from the
+//! passphrase and a salt: a new passphrase seals the private key again, and leaves sealed text unchanged.
 //!
 //! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519,
 //! HKDF-SHA256), HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated
@@ -23,28 +23,28 @@ type PublicKey = <X25519HkdfSha256 as Kem>::PublicKey;
 type PrivateKey = <X25519HkdfSha256 as Kem>::PrivateKey;
 type EncappedKey = <X25519HkdfSha256 as Kem>::EncappedKey;
 
-/// The prefix of a sealed text; the number is the version of its format.
+/// Prefix of sealed text; the number is the version of the format.
 const PREFIX: &str = "sealed:1:";
 
-/// The `info` of HPKE for parts of runs. A seal does not open with another `info`.
+/// HPKE `info` for parts of runs. A seal does not open with another `info`.
 const RUN_PART_INFO: &[u8] = b"steplatch private part of a run";
 
-/// The `info` of HPKE for the approver's private key.
+/// HPKE `info` for the approver's private key.
 const APPROVER_KEY_INFO: &[u8] = b"steplatch private key of the approver";
 
-/// Bytes of a salt.
+/// Length of a salt, in bytes.
 const SALT_BYTES: usize = 16;
 
-/// Bytes of an encapsulated key.
+/// Length of an encapsulated key, in bytes.
 const ENCAPPED_KEY_BYTES: usize = 32;
 
-/// Bytes of the seed of a key pair.
+/// Length of the seed of a key pair, in bytes.
 const SEED_BYTES: usize = 32;
 
 /// Maximum number of stored keys: the newest key, and the keys of removed passphrases.
 const MAX_KEYS: usize = 4;
 
-/// Returns whether a text is sealed.
+/// Returns whether `text` is sealed.
 pub fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
@@ -60,11 +60,11 @@ pub(super) struct StoredKey {
     private: String,
 }
 
-/// Seals the private part of a run, which it needs to continue.
+/// Seals the private part of a run, which the run needs to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealingKey(PublicKey);
 
-/// Opens everything that the newest [`SealingKey`] and its predecessors sealed.
+/// Opens all seals of the newest [`SealingKey`] and its predecessors.
 #[derive(Clone)]
 pub struct OpeningKey(Vec<PrivateKey>);
 
@@ -74,7 +74,7 @@ impl std::fmt::Debug for OpeningKey {
     }
 }
 
-/// Error of generating, sealing or opening a key.
+/// Failure to generate, seal or open a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The system provides no random bytes.
@@ -84,9 +84,9 @@ pub enum KeyError {
     #[error("{0}")]
     Derivation(argon2::Error),
     /// Sealing the key failed.
-    #[error("the approver's key cannot be sealed")]
+    #[error("failed to seal the approver's key")]
     Seal,
-    /// The text is not the passphrase of the key, or the file is damaged.
+    /// The passphrase is not that of the key, or the file is damaged.
     #[error("the approver's key does not open with the passphrase")]
     Open,
 }
@@ -117,27 +117,27 @@ impl StoredKey {
         PublicKey::from_bytes(&STANDARD.decode(&self.public).ok()?).ok().map(SealingKey)
     }
 
-    /// Returns the private keys, which `passphrase` opens. Takes as long as checking a passphrase for each.
+    /// Opens the private keys with `passphrase`. Takes as long for each as checking a passphrase.
     ///
     /// # Errors
-    /// If it is not the passphrase of these keys, or the file is damaged.
+    /// If the passphrase is not that of these keys, or the file is damaged.
     pub(super) fn open_all(keys: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
         keys.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
     }
 
     fn private_key(&self, passphrase: &Passphrase) -> Result<PrivateKey, KeyError> {
-        let opened = || -> Option<PrivateKey> {
+        let open_key = || -> Option<PrivateKey> {
             let passphrase_key = derive_key(passphrase, &STANDARD.decode(&self.salt).ok()?).ok()?;
             let public = STANDARD.decode(&self.public).ok()?;
             PrivateKey::from_bytes(&open(&passphrase_key, APPROVER_KEY_INFO, &self.private, &public)?).ok()
         };
-        opened().ok_or(KeyError::Open)
+        open_key().ok_or(KeyError::Open)
     }
 }
 
 impl SealingKey {
-    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` if sealing to the public
-    /// key fails.
+    /// Returns the private part of `run`, sealed. It opens only as part of that run. `None` if sealing to the public key
+    /// fails.
     pub fn seal(&self, run: &RunId, text: &str) -> Option<String> {
         seal(&self.0, RUN_PART_INFO, text.as_bytes(), run.as_str().as_bytes())
     }
@@ -154,8 +154,8 @@ impl OpeningKey {
         Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
     }
 
-    /// Returns a new key that opens the same texts as the keys of `previous`, up to [`MAX_KEYS`]. A text sealed later
-    /// does not open with the keys of `previous`.
+    /// Returns a new key that also opens the seals of `previous`, with up to [`MAX_KEYS`] keys. Later seals do not open
+    /// with the keys of `previous`.
     ///
     /// # Errors
     /// Same as [`Self::generate`].
@@ -186,8 +186,8 @@ impl OpeningKey {
 /// Derives the private key of a passphrase.
 fn derive_key(passphrase: &Passphrase, salt: &[u8]) -> Result<PrivateKey, KeyError> {
     let mut ikm = [0; SEED_BYTES];
-    let filled = Argon2::default().hash_password_into(passphrase.0.as_bytes(), salt, &mut ikm);
-    filled.map_err(KeyError::Derivation)?;
+    let result = Argon2::default().hash_password_into(passphrase.0.as_bytes(), salt, &mut ikm);
+    result.map_err(KeyError::Derivation)?;
     Ok(X25519HkdfSha256::derive_keypair(&ikm).0)
 }
 
@@ -226,15 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn sealed_text_opens_with_passphrase_for_its_run_only() {
+    fn sealed_text_opens_only_with_the_passphrase_and_its_run() {
         let keys = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
-        let (run, other) = (RunId::random(), RunId::random());
+        let (run, other_run) = (RunId::random(), RunId::random());
         let sealed = keys[0].sealing_key().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
         assert!(is_sealed(&sealed) && !sealed.contains("abc"), "{sealed}");
         assert!(StoredKey::open_all(&keys, &passphrase("battery")).is_err());
         let key = StoredKey::open_all(&keys, &passphrase("correct horse")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("DEPLOY_KEY=abc"));
-        assert_eq!(key.open(&other, &sealed), None, "the private part of another run");
+        assert_eq!(key.open(&other_run, &sealed), None, "the text belongs to another run");
         assert_eq!(OpeningKey::generate().unwrap().open(&run, &sealed), None);
         for damaged in [&sealed[..sealed.len() - 8], "sealed:1:", "sealed:1:AAAA", "sealed:1:%", "plain"] {
             assert_eq!(key.open(&run, damaged), None, "{damaged}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn new_passphrase_opens_texts_of_the_old_one() {
+    fn new_passphrase_opens_text_sealed_with_the_old_one() {
         let first = stored_keys(&OpeningKey::generate().unwrap(), "correct horse");
         let run = RunId::random();
         let sealed = first[0].sealing_key().unwrap().seal(&run, "text").unwrap();
@@ -254,15 +254,15 @@ mod tests {
     }
 
     #[test]
-    fn successor_key_opens_older_texts_but_not_the_reverse() {
-        let before = OpeningKey::generate().unwrap();
-        let after = OpeningKey::successor_of(&OpeningKey::from_base64(&before.to_base64()).unwrap()).unwrap();
+    fn successor_key_opens_older_seals_but_not_the_reverse() {
+        let old_key = OpeningKey::generate().unwrap();
+        let new_key = OpeningKey::successor_of(&OpeningKey::from_base64(&old_key.to_base64()).unwrap()).unwrap();
         let run = RunId::random();
         let seal = |key: &OpeningKey| stored_keys(key, "words")[0].sealing_key().unwrap().seal(&run, "text").unwrap();
-        assert_eq!(after.open(&run, &seal(&before)).as_deref(), Some("text"));
-        assert_eq!(before.open(&run, &seal(&after)), None);
-        let many = (0..10).fold(before, |key, _| OpeningKey::successor_of(&key).unwrap());
-        assert_eq!(many.to_base64().len(), MAX_KEYS);
+        assert_eq!(new_key.open(&run, &seal(&old_key)).as_deref(), Some("text"));
+        assert_eq!(old_key.open(&run, &seal(&new_key)), None);
+        let last_key = (0..10).fold(old_key, |key, _| OpeningKey::successor_of(&key).unwrap());
+        assert_eq!(last_key.to_base64().len(), MAX_KEYS);
     }
 
     #[test]
@@ -273,10 +273,10 @@ mod tests {
         assert!(
             damaged.sealing_key().is_none() && StoredKey::open_all(&[damaged], &passphrase("correct horse")).is_err()
         );
-        let small = StoredKey { public: STANDARD.encode([0; ENCAPPED_KEY_BYTES]), ..key.clone() };
+        let small_order = StoredKey { public: STANDARD.encode([0; ENCAPPED_KEY_BYTES]), ..key.clone() };
         assert!(
-            small.sealing_key().is_none_or(|key| key.seal(&RunId::random(), "text").is_none()),
-            "a point of small order"
+            small_order.sealing_key().is_none_or(|key| key.seal(&RunId::random(), "text").is_none()),
+            "a point of small order is rejected"
         );
         let damaged = StoredKey { salt: "%".to_owned(), ..key.clone() };
         assert!(StoredKey::open_all(&[damaged], &passphrase("correct horse")).is_err());

@@ -1,7 +1,7 @@
 //! HTML files that redirect a browser to the page, with a ticket.
 //!
-//! The browser is started with the path of such a file, because other users can read its arguments but not the
-//! file. The daemon removes the file when the ticket is used or expires.
+//! The browser is started with the path of such a file, because other users can read its arguments but not the file. The
+//! daemon removes the file when the ticket is used or expires.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::private_file;
 /// Prefix of the file names.
 const PREFIX: &str = "open-";
 
-/// Suffix of the file names; desktops choose the browser by it.
+/// Suffix of the file names, by which desktops choose the browser.
 const SUFFIX: &str = ".html";
 
 /// Failure to write a redirect file.
@@ -26,14 +26,14 @@ pub(super) enum RedirectError {
     File(#[from] io::Error),
 }
 
-/// The files of the unused tickets.
+/// Redirect files of unused tickets.
 #[derive(Debug)]
 pub(super) struct RedirectFiles {
-    folder: PathBuf,
+    directory: PathBuf,
     files: Vec<RedirectFile>,
 }
 
-/// One file. Dropping this value removes it.
+/// A redirect file. Dropping this value removes the file.
 #[derive(Debug)]
 struct RedirectFile {
     ticket: SecretHash,
@@ -52,16 +52,16 @@ impl Drop for RedirectFile {
 
 impl RedirectFiles {
     /// Manages the redirect files in a private directory. Removes files left by an earlier daemon.
-    pub(super) fn new(folder: &Path) -> Self {
-        let leftovers = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-        for entry in leftovers {
+    pub(super) fn new(directory: &Path) -> Self {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+        for entry in entries {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
                 // Tickets do not outlive their daemon.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        Self { folder: folder.to_owned(), files: Vec::new() }
+        Self { directory: directory.to_owned(), files: Vec::new() }
     }
 
     /// Writes a file that redirects to `address` with `ticket`. Returns its path.
@@ -70,7 +70,7 @@ impl RedirectFiles {
     /// If the address is not one of the page, or writing the file fails.
     pub(super) fn write(&mut self, address: &str, ticket: &str) -> Result<PathBuf, RedirectError> {
         let text = redirect_html(address, ticket).ok_or(RedirectError::Address)?;
-        let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", random_secret()?.0));
+        let file = self.directory.join(format!("{PREFIX}{}{SUFFIX}", random_secret()?.0));
         private_file::write_text(&file, &text)?;
         self.files.push(RedirectFile { ticket: SecretHash::from_secret(ticket), file: file.clone() });
         Ok(file)
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn file_redirects_only_to_the_page() {
-        let found = redirect_html("http://localhost:7878/#passkey=a-B_1", "t-1").unwrap();
-        assert!(found.contains("url=http://localhost:7878/#ticket=t-1&amp;passkey=a-B_1\""), "{found}");
+        let html = redirect_html("http://localhost:7878/#passkey=a-B_1", "t-1").unwrap();
+        assert!(html.contains("url=http://localhost:7878/#ticket=t-1&amp;passkey=a-B_1\""), "{html}");
         assert!(
             redirect_html("http://localhost:7878/", "t").unwrap().contains("url=http://localhost:7878/#ticket=t\"")
         );
@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn file_is_private_until_its_ticket_is_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let left = folder.path().join("open-left.html");
-        std::fs::write(&left, "").unwrap();
-        let mut files = RedirectFiles::new(folder.path());
-        assert!(!left.exists(), "a file left by an earlier daemon is removed");
-        let one = files.write("http://localhost:1/", "a").unwrap();
-        let other = files.write("http://localhost:1/", "b").unwrap();
-        assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o600);
+        let directory = tempfile::tempdir().unwrap();
+        let leftover = directory.path().join("open-left.html");
+        std::fs::write(&leftover, "").unwrap();
+        let mut files = RedirectFiles::new(directory.path());
+        assert!(!leftover.exists(), "a file from an earlier daemon is removed");
+        let first = files.write("http://localhost:1/", "a").unwrap();
+        let second = files.write("http://localhost:1/", "b").unwrap();
+        assert_eq!(std::fs::metadata(&first).unwrap().permissions().mode() & 0o777, 0o600);
         files.remove(&SecretHash::from_secret("a"));
-        assert!(!one.exists() && other.exists());
+        assert!(!first.exists() && second.exists());
         files.clear();
-        assert!(!other.exists());
+        assert!(!second.exists());
         assert!(matches!(files.write("http://localhost/", "c"), Err(RedirectError::Address)));
     }
 }

@@ -18,10 +18,10 @@ pub(super) const MAX_SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 3600
 /// Maximum age of the stored time of the last use.
 const USE_PRECISION: Duration = Duration::from_secs(300);
 
-/// Maximum number of sessions. A further session replaces the session with the longest idle time.
+/// Maximum number of sessions. A new session replaces the one with the longest idle time.
 const MAX_SESSIONS: usize = 64;
 
-/// Maximum length of the name of a browser, in characters.
+/// Maximum browser name length, in characters.
 const MAX_BROWSER_CHARS: usize = 200;
 
 /// Minimum length of a prefix that selects a session, in characters.
@@ -31,7 +31,7 @@ const MIN_PREFIX_CHARS: usize = 2;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionTable {
     sessions: Vec<PageSession>,
-    /// Sessions of read-only links, apart from the others: an earlier version would take them for whole sessions.
+    /// Sessions of read-only links, stored separately: an earlier version would treat them as full sessions.
     #[serde(default)]
     viewers: Vec<PageSession>,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub(super) struct PageSession {
     pub(super) browser: String,
     pub(super) began: Timestamp,
     pub(super) used: Timestamp,
-    /// The id of the link with which the session began.
+    /// Id of the link with which the session began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share: Option<String>,
 }
@@ -56,17 +56,17 @@ pub(super) struct PageSession {
 #[derive(Debug)]
 pub(super) struct CheckedSession {
     pub(super) id: String,
-    /// The only terminal that the session may see.
+    /// The only terminal that the session may show.
     pub(super) terminal: Option<String>,
     /// True if the stored time of the last use was outdated.
     pub(super) is_worth_storing: bool,
 }
 
-/// The maximum number of links is reached.
+/// Error of exceeding the maximum number of links.
 #[derive(Debug)]
 pub(super) struct TooManyShares;
 
-/// The result of a search for a session by a prefix of its id.
+/// Result of a search for a session by a prefix of its id.
 #[derive(Debug)]
 pub(super) enum PrefixMatch {
     Unique(String),
@@ -94,7 +94,7 @@ impl SessionTable {
         self.remove_expired(now);
         let sessions = if share.is_some() { &mut self.viewers } else { &mut self.sessions };
         let share_id = share.map(|share| &share.id);
-        // A browser of a link replaces one of the same link, so that no holder of a link logs out those of others.
+        // A browser of a link replaces one of the same link, so that holders of a link cannot log out those of other links.
         let age = |session: &&PageSession| (session.share.as_ref() != share_id, session.used);
         if sessions.len() >= MAX_SESSIONS
             && let Some(oldest) = sessions.iter().min_by_key(age).map(|session| session.id.clone())
@@ -112,7 +112,7 @@ impl SessionTable {
     /// Adds a link.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If there are too many links.
     pub(super) fn add_share(&mut self, share: Share, now: Timestamp) -> Result<(), TooManyShares> {
         self.remove_expired(now);
         if self.shares.len() >= MAX_SHARES {
@@ -163,12 +163,12 @@ impl SessionTable {
         Some(CheckedSession { id: session.id.clone(), terminal, is_worth_storing })
     }
 
-    /// Returns the unexpired sessions, the most recently used first.
-    pub(super) fn live(&mut self, now: Timestamp) -> Vec<PageSession> {
+    /// Returns the unexpired sessions, most recently used first.
+    pub(super) fn unexpired_sessions(&mut self, now: Timestamp) -> Vec<PageSession> {
         self.remove_expired(now);
-        let mut live = self.sessions.clone();
-        live.sort_by_key(|session| std::cmp::Reverse((session.used, session.began)));
-        live
+        let mut sessions = self.sessions.clone();
+        sessions.sort_by_key(|session| std::cmp::Reverse((session.used, session.began)));
+        sessions
     }
 
     /// Returns the session whose id begins with `prefix`.
@@ -196,7 +196,7 @@ impl SessionTable {
         count - self.all().count()
     }
 
-    /// Ends all sessions and links. Returns the number of the sessions.
+    /// Ends all sessions and links. Returns the number of ended sessions.
     pub(super) fn end_all(&mut self, now: Timestamp) -> usize {
         self.remove_expired(now);
         std::mem::take(self).all().count()
@@ -205,7 +205,7 @@ impl SessionTable {
     fn remove_expired(&mut self, now: Timestamp) {
         self.shares.retain(|share| share.is_valid(now));
         self.sessions.retain(|session| now < session.expires());
-        // A session of a link ends with it.
+        // Sessions of a link end with it.
         let shares = &self.shares;
         self.viewers.retain(|viewer| {
             now < viewer.expires() && shares.iter().any(|share| viewer.share.as_ref() == Some(&share.id))

@@ -1,4 +1,4 @@
-//! Read-only links to terminals. Pure: the time is an argument.
+//! Read-only links to terminals. Pure: callers pass the time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use steplatch_clock::Timestamp;
 
 use super::SecretHash;
 
-/// Lifetime of a link, unless the person chooses another.
+/// Default lifetime of a link.
 pub(super) const DEFAULT_SHARE_TIME: Duration = Duration::from_secs(3600);
 
 /// Maximum lifetime of a link.
@@ -21,7 +21,7 @@ pub(super) const MAX_SHARES: usize = 32;
 pub(super) struct Share {
     pub(super) id: String,
     ticket: SecretHash,
-    /// The id of the terminal.
+    /// Id of the terminal.
     pub(super) terminal: String,
     pub(super) began: Timestamp,
     pub(super) expires: Timestamp,
@@ -37,7 +37,7 @@ impl Share {
         self.ticket.equals(ticket)
     }
 
-    /// Returns whether the link is valid at this time. A clock that was set back ends a link rather than extending it.
+    /// Returns whether the link is valid at this time. A clock that is set back ends a link instead of extending it.
     pub(super) fn is_valid(&self, now: Timestamp) -> bool {
         self.began <= now && now < self.expires
     }

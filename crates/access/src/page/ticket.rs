@@ -1,4 +1,4 @@
-//! The unexpired tickets, and recently used ones. Pure: the time is an argument.
+//! Unexpired and recently used tickets. Pure: callers pass the time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for which the table remembers a used ticket, to detect a second use.
 const USED_TICKET_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Maximum number of tickets; a further ticket replaces the oldest one.
+/// Maximum number of tickets; a new ticket replaces the oldest one.
 const MAX_TICKETS: usize = 32;
 
 /// All tickets.
@@ -27,18 +27,18 @@ pub(crate) struct TicketTable {
 struct Ticket {
     hash: SecretHash,
     issued: Timestamp,
-    /// The session that the ticket began.
+    /// Id of the session that the ticket began.
     used_by: Option<String>,
 }
 
-/// The result of an exchange.
+/// Result of an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
     /// The ticket is valid; this is its first use.
     First,
-    /// A further use of the ticket, for this session.
+    /// The ticket was used before, for this session.
     UsedBefore(String),
-    /// There is no such ticket, or it has expired.
+    /// The ticket does not exist or has expired.
     Unknown,
 }
 
@@ -76,7 +76,7 @@ impl TicketTable {
         let lifetime = self.lifetime;
         self.tickets.retain(|ticket| {
             let limit = if ticket.used_by.is_some() { USED_TICKET_LIFETIME } else { lifetime };
-            // A clock that was set back ends a ticket rather than extending it.
+            // A clock that is set back ends a ticket instead of extending it.
             ticket.issued <= now && now.since(ticket.issued) < limit
         });
     }

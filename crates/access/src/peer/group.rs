@@ -1,18 +1,18 @@
 //! The cgroup of a daemon and its descendants, see cgroups(7).
 //!
 //! A process is in the cgroup of its parent, at any depth of forks, whether or not the parents are alive, and
-//! regardless of its environment. A process that outlives its terminal, the terminal host and the daemon therefore
-//! remains attributable to them. Creating cgroups requires root, or a cgroup that systemd delegates to the user.
+//! regardless of its environment. A process that outlives its terminal, the terminal host and the daemon can therefore
+//! still be attributed to them. Creating cgroups requires root, or a cgroup that systemd delegates to the user.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::mounts::mounts;
 
-/// The name of the group of every daemon.
+/// Name of the cgroup of every daemon.
 const CGROUP_NAME: &str = "steplatch-kept";
 
-/// Moves this process, and so its future children, into the cgroup. Does nothing if it is in one already.
+/// Moves this process, and so its future children, into the cgroup. Does nothing if it is already in such a cgroup.
 ///
 /// # Errors
 /// If cgroup v2 is not available, or the user may not create a cgroup.
@@ -23,14 +23,14 @@ pub fn join() -> io::Result<()> {
     }
     let unsupported = || io::Error::new(io::ErrorKind::Unsupported, "cgroup v2 is not available");
     let group = cgroup_v2_path(&current_groups).ok_or_else(unsupported)?;
-    let folder = cgroup_directory(group, &fs::read_to_string("/proc/self/mountinfo")?)
+    let directory = cgroup_directory(group, &fs::read_to_string("/proc/self/mountinfo")?)
         .ok_or_else(unsupported)?
         .join(CGROUP_NAME);
-    match fs::create_dir(&folder) {
+    match fs::create_dir(&directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    fs::write(folder.join("cgroup.procs"), "0")
+    fs::write(directory.join("cgroup.procs"), "0")
 }
 
 /// Returns whether `/proc/PID/cgroup` (`groups`) names the cgroup of a daemon.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_process_is_recognised_by_any_part_of_its_group() {
+    fn process_is_recognised_by_any_part_of_its_group() {
         assert!(is_daemon_group("4:memory:/x\n0::/user.slice/app.scope/steplatch-kept\n"));
         assert!(is_daemon_group("0::/steplatch-kept/below\n"));
         assert!(!is_daemon_group("0::/user.slice/steplatch-kept-not\n1:name=systemd:/steplatch-kept\n"));

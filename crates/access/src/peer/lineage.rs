@@ -1,8 +1,8 @@
-//! The ancestors of a process. Uncertain data never counts.
+//! The ancestors of a process. Uncertain data is never used.
 //!
-//! Processes end, get new parents and leave their ids to new ones during the walk. A link between a child and its
-//! parent counts only if both existed, the parent is the older one, and the child still has that parent afterwards. An
-//! incomplete walk reports the reason ([`Cut`]), and a decision that relies on it must refuse.
+//! Processes exit, get new parents and leave their ids to new ones during the walk. A link between a child and its
+//! parent counts only if both existed, the parent is older, and the child still has that parent afterwards. An
+//! incomplete walk reports the reason ([`Cut`]), and a decision that relies on it must be a refusal.
 
 use super::table::{Evidence, ProcessTable, Status};
 
@@ -12,7 +12,7 @@ const MAX_ANCESTORS: usize = 400;
 /// The ancestor of all processes, except those whose parent is in another namespace.
 const INIT_PID: i32 = 1;
 
-/// Maximum number of reads of a link that changes during the read.
+/// Maximum number of reads of a link that keeps changing.
 const MAX_ATTEMPTS: usize = 5;
 
 /// A process at the time of the read.
@@ -30,7 +30,7 @@ pub(crate) struct Process {
 pub(crate) struct Lineage {
     /// The process and its known ancestors.
     pub(crate) known: Vec<Process>,
-    /// Reason that the list is incomplete, if it is.
+    /// Reason for which the list is incomplete, if it is.
     pub(crate) cut: Option<Cut>,
 }
 
@@ -44,19 +44,21 @@ impl Lineage {
 /// Reason for unknown ancestors of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The process had ended before the read.
+    /// The process had exited before the read.
     Gone,
     /// The process has more ancestors than the walk follows.
     TooDeep,
-    /// Its ancestors changed faster than they could be read.
+    /// The ancestors changed faster than they could be read.
     Changing,
-    /// An ancestor exists and is hidden from this process: `/proc` hides processes of other users (`hidepid`).
+    /// An ancestor exists but is hidden from this process: `/proc` hides processes of other users (`hidepid`).
     Hidden,
 }
 
 /// Reads the lineage of a process.
 pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
-    let Some(status) = table.status(pid).filter(|status| !status.has_ended) else { return Lineage::unknown(Cut::Gone) };
+    let Some(status) = table.status(pid).filter(|status| !status.has_exited) else {
+        return Lineage::unknown(Cut::Gone);
+    };
     let mut links = vec![(pid, status)];
     let mut cut = walk(table, &mut links).err();
     let process =
@@ -65,7 +67,7 @@ pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
     // The data belongs to these processes only if they have existed throughout the walk.
     let current_status =
         |process: &Process| table.status(process.pid).filter(|status| status.started == process.started);
-    if current_status(&known[0]).is_none_or(|status| status.has_ended) {
+    if current_status(&known[0]).is_none_or(|status| status.has_exited) {
         cut = Some(Cut::Gone);
     } else if known.iter().any(|process| process.pid != INIT_PID && current_status(process).is_none()) {
         cut = cut.or(Some(Cut::Changing));
@@ -97,7 +99,7 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
             let parent = table.status(status.parent);
             let current = match table.status(child) {
                 Some(current) if current.started == status.started => current,
-                // A process that has ended looks the same as another process that has taken its id.
+                // An exited process cannot be distinguished from another process that has taken its id.
                 _ => return Err(if links.len() == 1 { Cut::Gone } else { Cut::Changing }),
             };
             match parent {
@@ -130,29 +132,29 @@ mod tests {
     struct Table {
         processes: RefCell<HashMap<i32, Status>>,
         changes: RefCell<Vec<(usize, i32, Option<Status>)>>,
-        looks: RefCell<usize>,
+        read_count: RefCell<usize>,
         hides_others: bool,
     }
 
     impl Table {
-        fn of(processes: &[(i32, i32, u64)]) -> Self {
-            let status = |parent, started| Status { parent, started, has_ended: false };
+        fn new(processes: &[(i32, i32, u64)]) -> Self {
+            let status = |parent, started| Status { parent, started, has_exited: false };
             let processes = processes.iter().map(|&(pid, parent, started)| (pid, status(parent, started))).collect();
             Self { processes: RefCell::new(processes), ..Self::default() }
         }
 
-        fn then(self, looks: usize, pid: i32, status: Option<(i32, u64)>) -> Self {
-            let status = status.map(|(parent, started)| Status { parent, started, has_ended: false });
-            self.changes.borrow_mut().push((looks, pid, status));
+        fn with_change(self, after_reads: usize, pid: i32, status: Option<(i32, u64)>) -> Self {
+            let status = status.map(|(parent, started)| Status { parent, started, has_exited: false });
+            self.changes.borrow_mut().push((after_reads, pid, status));
             self
         }
     }
 
     impl ProcessTable for Table {
         fn status(&self, pid: i32) -> Option<Status> {
-            *self.looks.borrow_mut() += 1;
-            let looks = *self.looks.borrow();
-            for (_, pid, status) in self.changes.borrow_mut().extract_if(.., |change| change.0 < looks) {
+            *self.read_count.borrow_mut() += 1;
+            let read_count = *self.read_count.borrow();
+            for (_, pid, status) in self.changes.borrow_mut().extract_if(.., |change| change.0 < read_count) {
                 match status {
                     Some(status) => drop(self.processes.borrow_mut().insert(pid, status)),
                     None => drop(self.processes.borrow_mut().remove(&pid)),
@@ -181,81 +183,82 @@ mod tests {
 
     #[test]
     fn lineage_ends_at_process_without_parent() {
-        let Lineage { known, cut } = read(&Table::of(&FAMILY), 40);
-        let of = |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.may_be_in_group);
-        let reported: Vec<_> = known.iter().map(of).collect();
-        assert_eq!(reported, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
+        let Lineage { known, cut } = read(&Table::new(&FAMILY), 40);
+        let summary =
+            |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.may_be_in_group);
+        let summaries: Vec<_> = known.iter().map(summary).collect();
+        assert_eq!(summaries, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
         assert_eq!(cut, None);
     }
 
     #[test]
-    fn ended_process_has_no_lineage() {
-        assert_eq!(read(&Table::of(&FAMILY), 50), Lineage::unknown(Cut::Gone));
-        for looks in 1..=7 {
-            let table = Table::of(&FAMILY).then(looks, 40, None);
-            assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {looks}");
+    fn exited_process_has_no_lineage() {
+        assert_eq!(read(&Table::new(&FAMILY), 50), Lineage::unknown(Cut::Gone));
+        for after_reads in 1..=7 {
+            let table = Table::new(&FAMILY).with_change(after_reads, 40, None);
+            assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {after_reads} reads");
         }
     }
 
     #[test]
     fn reused_process_id_is_detected() {
-        for looks in 1..=7 {
-            // A person's process that gets other parents.
-            let table = Table::of(&FAMILY).then(looks, 40, Some((1, 99)));
-            assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {looks}");
+        for after_reads in 1..=7 {
+            // The id now belongs to a process with another parent.
+            let table = Table::new(&FAMILY).with_change(after_reads, 40, Some((1, 99)));
+            assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {after_reads} reads");
         }
         // A parent that is younger than its child is another process.
-        let table = Table::of(&[(1, 0, 0), (30, 1, 9), (40, 30, 6)]);
+        let table = Table::new(&[(1, 0, 0), (30, 1, 9), (40, 30, 6)]);
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
     }
 
     #[test]
     fn adoption_during_the_walk_is_followed() {
-        // Process 30 ends after 40 was read; 20 adopts 40.
-        let table = Table::of(&FAMILY).then(1, 30, None).then(1, 40, Some((20, 6)));
+        // Process 30 exits after 40 was read; 20 adopts 40.
+        let table = Table::new(&FAMILY).with_change(1, 30, None).with_change(1, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 20, 1]));
-        // Process 30 ends after its child was linked to it, so its own parent is unknown.
-        let table = Table::of(&FAMILY).then(3, 30, None).then(3, 40, Some((20, 6)));
+        // Process 30 exits after its child was linked to it, so its own parent is unknown.
+        let table = Table::new(&FAMILY).with_change(3, 30, None).with_change(3, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
-        // Process 30 ends after all were linked, so the entry may belong to another process.
-        let table = Table::of(&FAMILY).then(9, 30, None).then(9, 40, Some((20, 6)));
+        // Process 30 exits after all were linked, so the entry may belong to another process.
+        let table = Table::new(&FAMILY).with_change(9, 30, None).with_change(9, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
     }
 
     #[test]
-    fn hidden_ancestor_differs_from_ended_ancestor() {
+    fn hidden_ancestor_differs_from_exited_ancestor() {
         let family = [(30, 20, 6), (40, 30, 6)];
-        assert_eq!(ids(&read(&Table::of(&family), 40)), Err(Cut::Changing), "nothing is hidden on this system");
-        let hiding = |family: &[(i32, i32, u64)]| Table { hides_others: true, ..Table::of(family) };
+        assert_eq!(ids(&read(&Table::new(&family), 40)), Err(Cut::Changing), "no processes are hidden");
+        let hiding = |family: &[(i32, i32, u64)]| Table { hides_others: true, ..Table::new(family) };
         let Lineage { known, cut } = read(&hiding(&family), 40);
-        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "the shown ancestors still count");
+        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "the visible ancestors are returned");
         // All processes descend from the first one.
         assert_eq!(ids(&read(&hiding(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
     }
 
     #[test]
-    fn parent_with_ended_first_thread_is_followed() {
-        let table = Table::of(&FAMILY);
-        table.processes.borrow_mut().get_mut(&30).unwrap().has_ended = true;
+    fn parent_with_exited_first_thread_is_followed() {
+        let table = Table::new(&FAMILY);
+        table.processes.borrow_mut().get_mut(&30).unwrap().has_exited = true;
         assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 30, 20, 1]));
         assert_eq!(ids(&read(&table, 30)), Err(Cut::Gone));
     }
 
     #[test]
-    fn too_many_ancestors_give_no_lineage() {
+    fn walk_ends_at_the_maximum_number_of_ancestors() {
         let chain = |length: i32| -> Vec<_> { (1..=length).map(|pid| (pid, pid - 1, 1)).collect() };
-        let most = i32::try_from(MAX_ANCESTORS).unwrap();
-        assert_eq!(ids(&read(&Table::of(&chain(most)), most)).unwrap().len(), MAX_ANCESTORS);
-        assert_eq!(ids(&read(&Table::of(&chain(most + 1)), most + 1)), Err(Cut::TooDeep));
+        let max_ancestors = i32::try_from(MAX_ANCESTORS).unwrap();
+        assert_eq!(ids(&read(&Table::new(&chain(max_ancestors)), max_ancestors)).unwrap().len(), MAX_ANCESTORS);
+        assert_eq!(ids(&read(&Table::new(&chain(max_ancestors + 1)), max_ancestors + 1)), Err(Cut::TooDeep));
     }
 
     #[test]
-    fn constantly_changing_table_is_not_read_forever() {
-        struct Restless(RefCell<i32>);
-        impl ProcessTable for Restless {
+    fn walk_of_a_constantly_changing_table_ends() {
+        struct ChangingTable(RefCell<i32>);
+        impl ProcessTable for ChangingTable {
             fn status(&self, pid: i32) -> Option<Status> {
                 *self.0.borrow_mut() += 1;
-                (pid == 40).then(|| Status { parent: *self.0.borrow() + 100, started: 1, has_ended: false })
+                (pid == 40).then(|| Status { parent: *self.0.borrow() + 100, started: 1, has_exited: false })
             }
             fn hides_others(&self) -> bool {
                 false
@@ -264,6 +267,6 @@ mod tests {
                 Evidence::default()
             }
         }
-        assert_eq!(ids(&read(&Restless(RefCell::new(0)), 40)), Err(Cut::Changing));
+        assert_eq!(ids(&read(&ChangingTable(RefCell::new(0)), 40)), Err(Cut::Changing));
     }
 }

@@ -1,6 +1,6 @@
 //! The list of mounts: proc_pid_mountinfo(5).
 
-/// One mount. Blanks in its names remain escaped, as the kernel writes them.
+/// One mount. Spaces in paths remain escaped, as the kernel writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount<'t> {
     /// The mounted directory of the file system.
@@ -30,12 +30,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_is_read_despite_optional_fields() {
+    fn mounts_with_optional_fields_are_parsed() {
         let list = "31 20 0:29 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
                     nonsense\n\
                     20 1 0:20 /box /proc rw,nosuid shared:5 master:1 - proc proc rw,hidepid=2\n";
-        let read: Vec<Mount<'_>> = mounts(list).collect();
-        assert_eq!(read[0], Mount { root: "/", mount_point: "/sys/fs/cgroup", kind: "tmpfs", options: "rw" });
-        assert_eq!(read[1..], [Mount { root: "/box", mount_point: "/proc", kind: "proc", options: "rw,hidepid=2" }]);
+        let mounts: Vec<Mount<'_>> = mounts(list).collect();
+        assert_eq!(mounts[0], Mount { root: "/", mount_point: "/sys/fs/cgroup", kind: "tmpfs", options: "rw" });
+        assert_eq!(mounts[1..], [Mount { root: "/box", mount_point: "/proc", kind: "proc", options: "rw,hidepid=2" }]);
     }
 }

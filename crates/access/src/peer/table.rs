@@ -8,33 +8,32 @@ use steplatch_terminal::TERMINAL_VARIABLE;
 use super::group;
 use super::mounts::mounts;
 
-/// Maximum size of an environment for a read, in bytes: Linux gives no program more (`_STK_LIM / 4 * 3`).
+/// Maximum size of an environment, in bytes: the limit of Linux (`_STK_LIM / 4 * 3`).
 const MAX_ENVIRONMENT_BYTES: u64 = 6 * 1024 * 1024;
 
 /// A process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
-    /// The parent, or 0 if the parent is invisible from here.
+    /// Id of the parent, or 0 if the parent is invisible from here.
     pub(super) parent: i32,
     /// Start time, in clock ticks since the system start.
     pub(super) started: u64,
-    /// True if its first thread has ended. The process remains the parent of its children while other threads run.
-    pub(super) has_ended: bool,
+    /// True if the first thread has exited. The process remains the parent of its children while other threads run.
+    pub(super) has_exited: bool,
 }
 
 /// Evidence that steplatch started a process, or one of its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
-    /// The mark that steplatch sets in the environment of the processes that it starts, if the first environment is
-    /// readable.
+    /// Mark that steplatch sets in the environment of processes that it starts, if the initial environment is readable.
     pub(crate) mark: Option<String>,
-    /// True if the process is in the control group of a daemon, or if descriptors or memory ran out during the read.
+    /// True if the process is in the cgroup of a daemon, or if file descriptors or memory ran out during the read.
     pub(crate) may_be_in_group: bool,
 }
 
 /// The list of all processes, which may change during a read.
 pub(super) trait ProcessTable {
-    /// Returns the status of a process, if it exists. An ended process exists until its parent reaps it.
+    /// Returns the status of a process, if it exists. An exited process exists until its parent reaps it.
     fn status(&self, pid: i32) -> Option<Status>;
 
     /// Returns whether the table omits processes of other users.
@@ -44,7 +43,7 @@ pub(super) trait ProcessTable {
     fn evidence(&self, pid: i32) -> Evidence;
 }
 
-/// The table of this machine.
+/// The process table of this computer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Proc;
 
@@ -75,28 +74,28 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Returns whether an error is a lack of descriptors or memory, which reveals nothing about the process.
+/// Returns whether an error is a shortage of file descriptors or memory, which reveals nothing about the process.
 fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn parse_status(stat: &str) -> Option<Status> {
-    // The name may contain brackets; field 3, the state, follows the last one.
+    // The name may contain parentheses; field 3, the state, follows the last one.
     let (_, fields_text) = stat.rsplit_once(')')?;
     let mut fields = fields_text.split_whitespace();
     let (state, parent) = (fields.next()?, fields.next()?);
     let started = fields.nth(17)?;
-    let has_ended = matches!(state, "Z" | "X" | "x");
-    Some(Status { parent: parent.parse().ok()?, started: started.parse().ok()?, has_ended })
+    let has_exited = matches!(state, "Z" | "X" | "x");
+    Some(Status { parent: parent.parse().ok()?, started: started.parse().ok()?, has_exited })
 }
 
 /// Returns whether `/proc` is mounted with `hidepid`, by the list of mounts: proc(5).
 fn hides_others(mountinfo: &str) -> bool {
-    let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value));
+    let is_hiding = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value));
     // The last mount covers the earlier ones.
     let proc_mount = mounts(mountinfo).rfind(|mount| mount.mount_point == "/proc");
-    proc_mount.is_some_and(|mount| mount.options.split(',').any(hides))
+    proc_mount.is_some_and(|mount| mount.options.split(',').any(is_hiding))
 }
 
 /// Returns whether a process is in the foreground of its controlling terminal.
@@ -122,12 +121,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_line_is_read_with_any_program_name() {
+    fn status_is_parsed_with_any_program_name() {
         let stat =
             "4711 (a) S 1 (b) S 20 4711 4711 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 88123 1000 200 18446744073709551615";
-        let status = Status { parent: 20, started: 88123, has_ended: false };
+        let status = Status { parent: 20, started: 88123, has_exited: false };
         assert_eq!(parse_status(stat), Some(status));
-        assert_eq!(parse_status(&stat.replace("(b) S", "(b) Z")), Some(Status { has_ended: true, ..status }));
+        assert_eq!(parse_status(&stat.replace("(b) S", "(b) Z")), Some(Status { has_exited: true, ..status }));
         assert_eq!(parse_status("4711 (a) S"), None);
     }
 
@@ -140,23 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn terminal_counts_only_in_its_foreground() {
+    fn process_must_be_in_the_foreground_of_its_terminal() {
         let stat = |group: u32, terminal: u32| format!("4711 (a) b) S 20 {group} 4700 {terminal} 4711 4194560 1 0");
         assert!(is_in_foreground(&stat(4711, 34816)));
-        assert!(!is_in_foreground(&stat(4712, 34816)), "another group has it");
-        assert!(!is_in_foreground(&stat(4711, 0)), "it has none");
+        assert!(!is_in_foreground(&stat(4712, 34816)), "another group is in the foreground");
+        assert!(!is_in_foreground(&stat(4711, 0)), "the process has no terminal");
     }
 
     #[test]
-    fn this_process_is_in_the_table_and_its_parent_is_older() {
-        let us = i32::try_from(std::process::id()).unwrap();
-        let own = Proc.status(us).unwrap();
-        assert!(Proc.status(own.parent).unwrap().started <= own.started);
+    fn own_process_has_an_older_parent() {
+        let own_pid = i32::try_from(std::process::id()).unwrap();
+        let status = Proc.status(own_pid).unwrap();
+        assert!(Proc.status(status.parent).unwrap().started <= status.started);
         assert_eq!(Proc.status(i32::MAX), None);
     }
 
     #[test]
-    fn mark_is_the_value_of_one_variable() {
+    fn mark_is_read_from_its_variable_only() {
         let environment = b"A=1\0STEPLATCH_TERMINALS=no\0STEPLATCH_TERMINAL=term_x\0B=STEPLATCH_TERMINAL=y\0";
         assert_eq!(parse_mark(environment).as_deref(), Some("term_x"));
         assert_eq!(parse_mark(b"B=STEPLATCH_TERMINAL=y\0"), None);

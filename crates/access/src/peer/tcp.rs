@@ -1,21 +1,21 @@
 //! The local processes at the other end of a TCP connection.
 //!
-//! The daemon sees a network client as the server process that serves it. If the client is on this machine, at any
+//! The daemon sees a network client as the server process that serves it. If the client is on this computer, at any
 //! address, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes show its owner.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::{fs, io};
 
-/// States of sockets that are not an end of a connection, in the format of the kernel: TIME_WAIT and LISTEN.
+/// States of sockets that are not an end of a connection, in the kernel's format: TIME_WAIT and LISTEN.
 const UNUSED_STATES: [&str; 2] = ["06", "0A"];
 
 /// Location of the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location<T> {
-    /// On this machine. Empty if the processes are unknown.
+    /// On this computer. Empty if the processes are unknown.
     Here(T),
-    /// On another machine, or in another network namespace of this one.
+    /// On another computer, or in another network namespace of this one.
     Elsewhere,
 }
 
@@ -23,15 +23,15 @@ pub(crate) enum Location<T> {
 /// every readable process.
 ///
 /// Several sockets can share one address, each with a different peer. All of them count: if one belongs to no readable
-/// process (its descriptor may be in transit through a Unix socket), the result is empty. It is also empty if reading
-/// the tables fails.
+/// process (its descriptor may be in transit through a Unix socket), the result is empty. The result is also empty if
+/// reading the tables fails.
 pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     let unknown = Location::Here(Vec::new());
     let tables: io::Result<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().map(read_table).collect();
     let Ok(tables) = tables else { return unknown };
     let sockets = sockets_at(&tables, peer);
     if sockets.is_empty() {
-        return if is_of_this_machine(peer) { unknown } else { Location::Elsewhere };
+        return if is_local_address(peer) { unknown } else { Location::Elsewhere };
     }
     let mut missing: HashSet<String> = sockets.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let sockets = missing.clone();
@@ -51,17 +51,17 @@ pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     if missing.is_empty() { Location::Here(owners) } else { unknown }
 }
 
-/// Reads a table of sockets. A machine without IPv6 has no table for it.
+/// Reads a table of sockets. A computer without IPv6 has no table for it.
 fn read_table(table: &&str) -> io::Result<String> {
     match fs::read_to_string(table) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read,
+        result => result,
     }
 }
 
-/// Returns whether an address may be this machine's. A socket cannot bind to an address of another machine, and only
-/// the error `EADDRNOTAVAIL` proves that.
-fn is_of_this_machine(address: SocketAddr) -> bool {
+/// Returns whether an address may be local. A socket cannot bind to an address of another computer, and only the error
+/// `EADDRNOTAVAIL` proves that.
+fn is_local_address(address: SocketAddr) -> bool {
     let mut any_port = address;
     // A link-local address includes the scope of its link.
     any_port.set_port(0);
@@ -72,7 +72,7 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     any_port.ip().is_loopback() || UdpSocket::bind(any_port).as_ref().err().is_none_or(|error| !is_foreign(error))
 }
 
-/// Returns the inodes of the connected sockets with this address, from the tables of the kernel.
+/// Returns the inodes of the connected sockets with this address, from the kernel's tables.
 fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
     let addresses = [to_kernel_format(peer.ip().to_canonical()), to_kernel_format(to_ipv6_form(peer.ip()))];
     let addresses = addresses.map(|address| format!("{address}:{:04X}", peer.port()));
@@ -93,7 +93,7 @@ fn to_ipv6_form(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns an address in the format of the kernel: 32-bit words as numbers in this machine's byte order.
+/// Returns an address in the kernel's format: 32-bit words as numbers in native byte order.
 fn to_kernel_format(address: IpAddr) -> String {
     let to_hex = |octets: &[u8]| -> String {
         let words = octets.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn kernel_line_is_found_by_local_address() {
+    fn sockets_are_found_by_local_address() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:1EC6 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 111 1\n\
              1: 0100007F:CF2A 0100007F:1EC6 01 00000000:00000000 00:00000000 00000000  1000        0 222 1\n\
@@ -121,34 +121,34 @@ mod tests {
              3: 0100007F:CF2A 0100007F:1EC7 06 00000000:00000000 00:00000000 00000000     0        0 0 3\n\
              5: 0100007F:CF2B 0100007F:1EC6 08 00000000:00000000 00:00000000 00000000  1000        0 555 1\n\
              4: 0000000000000000FFFF00000200A8C0:CF2A 0000000000000000FFFF00000100007F:1EC6 01 0:0 00:0 0 0 0 444 1\n";
-        let at = |address: &str| sockets_at(table, address.parse().unwrap());
-        assert_eq!(at("127.0.0.1:53034"), HashSet::from(["222"]));
-        assert_eq!(at("[::ffff:127.0.0.1]:53034"), HashSet::from(["222"]));
-        assert_eq!(at("127.0.0.1:53035"), HashSet::from(["555"]), "a peer that only stopped reading can still send");
-        assert_eq!(at("127.0.0.1:7878"), HashSet::from(["333"]), "a listening socket is not a peer");
-        assert_eq!(at("192.168.0.2:53034"), HashSet::from(["444"]));
-        assert_eq!(at("192.168.0.3:53034"), HashSet::new(), "the same port of another machine");
+        let inodes_at = |address: &str| sockets_at(table, address.parse().unwrap());
+        assert_eq!(inodes_at("127.0.0.1:53034"), HashSet::from(["222"]));
+        assert_eq!(inodes_at("[::ffff:127.0.0.1]:53034"), HashSet::from(["222"]));
+        assert_eq!(inodes_at("127.0.0.1:53035"), HashSet::from(["555"]), "a socket that is half closed can still send");
+        assert_eq!(inodes_at("127.0.0.1:7878"), HashSet::from(["333"]), "a listening socket is not a peer");
+        assert_eq!(inodes_at("192.168.0.2:53034"), HashSet::from(["444"]));
+        assert_eq!(inodes_at("192.168.0.3:53034"), HashSet::new(), "the address of another computer has no socket");
     }
 
     #[test]
-    fn this_process_is_found_as_peer_at_any_address() {
-        let us = i32::try_from(std::process::id()).unwrap();
+    fn own_process_is_found_at_any_loopback_address() {
+        let own_pid = i32::try_from(std::process::id()).unwrap();
         for address in ["127.0.0.1:0", "127.0.0.9:0", "[::1]:0"] {
-            // A machine may have no version 6.
+            // The computer may not have IPv6.
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_server, peer) = listener.accept().unwrap();
-            let found = processes_at(peer);
+            let location = processes_at(peer);
             // A process started by another test shares this process's sockets until its exec.
-            assert!(matches!(&found, Location::Here(all) if all.contains(&us)), "{found:?}");
+            assert!(matches!(&location, Location::Here(all) if all.contains(&own_pid)), "{location:?}");
             drop(client);
         }
     }
 
     #[test]
-    fn local_address_without_socket_is_recognised() {
+    fn local_address_without_socket_has_unknown_processes() {
         assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Location::Here(Vec::new()));
-        // TEST-NET-3 of RFC 5737 belongs to no machine.
+        // TEST-NET-3 (RFC 5737) is assigned to no computer.
         assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Location::Elsewhere);
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! The redactor searches for the complete encoding of a secret. In Base64 (RFC 4648) a secret within a longer text
 //! begins at one of three offsets in a group of three bytes, and its first and last characters depend on the
-//! neighbouring bytes. Without those characters, the encoding is a part of the encoding of every text with the secret
-//! at that offset.
+//! neighbouring bytes. Without those characters, the encoding is part of the encoding of every text with the secret at
+//! that offset.
 
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Minimum bytes of a secret with hidden encodings. The encodings of shorter secrets occur in other texts by chance.
+/// Minimum length of a secret with hidden encodings, in bytes. Encodings of shorter secrets occur by chance in other text.
 const MIN_SECRET_BYTES: usize = 8;
 
 /// Returns the distinct encodings of a secret, except the secret itself; none for a short secret.
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encodings_match_common_tools() {
+    fn encodings_match_those_of_common_tools() {
         let forms = encodings("s3cr3t/p~w?");
         for expected in ["73336372337", "733363723374", "s3cr3t%2Fp~w%3F", "s3cr3t%2fp~w%3f"] {
             assert!(forms.iter().any(|encoding| encoding.starts_with(expected)), "{expected}: {forms:?}");

@@ -1,7 +1,7 @@
 //! The known secrets, each with the scope in which it is hidden.
 //!
-//! A search considers only the secrets of its scope. Another machine may register many false secrets, which must not
-//! affect the text of this machine.
+//! A search considers only the secrets of its scope. A remote host may register many false secrets, which must not
+//! affect local text.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use steplatch_terminal::SecretText;
 use super::encodings::encodings;
 use super::hideable_lines;
 
-/// Maximum number of secrets with hidden encodings. Each secret has up to nine, and a search looks for all of them.
+/// Maximum number of secrets with hidden encodings. Each secret has up to nine, and a search includes all of them.
 const MAX_ENCODED_SECRETS: usize = 1000;
 
-/// Maximum number of secrets of another machine with hidden encodings.
-const MAX_MACHINE_ENCODED_SECRETS: usize = 100;
+/// Maximum number of secrets of a remote host with hidden encodings.
+const MAX_HOST_ENCODED_SECRETS: usize = 100;
 
-/// Maximum number of secrets of another machine's open terminals. Its terminal host keeps no more.
-const MAX_MACHINE_SECRETS: usize = 1000;
+/// Maximum number of secrets of a remote host's open terminals. Its terminal host keeps no more.
+const MAX_HOST_SECRETS: usize = 1000;
 
-/// Maximum length of a secret of another machine, in bytes.
-const MAX_MACHINE_SECRET_BYTES: usize = 4 << 10;
+/// Maximum length of a secret of a remote host, in bytes.
+const MAX_HOST_SECRET_BYTES: usize = 4 << 10;
 
-/// Maximum total length of the secrets of another machine, in bytes.
-const MAX_MACHINE_BYTES: usize = 1 << 20;
+/// Maximum total length of the secrets of a remote host, in bytes.
+const MAX_HOST_BYTES: usize = 1 << 20;
 
-/// The scope of a secret of this machine.
+/// The scope of a local secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Scope {
     /// All text.
@@ -39,10 +39,10 @@ pub(super) enum Scope {
 /// The secrets of one scope.
 #[derive(Debug, Default)]
 struct SecretSet {
-    /// In order of arrival, the newest last.
+    /// Secrets in order of arrival, the newest last.
     arrived: Vec<Arc<str>>,
     known: HashSet<Arc<str>>,
-    /// With their encodings, the longest first, so that a secret that contains another is masked completely.
+    /// Secrets with their encodings, longest first, so that a secret that contains another one is masked completely.
     values: Arc<Vec<String>>,
 }
 
@@ -58,21 +58,21 @@ impl SecretSet {
         let encodings = if is_encoded { encodings(&text) } else { Vec::new() };
         let values = Arc::make_mut(&mut self.values);
         for text in encodings.into_iter().chain([text.as_ref().to_owned()]) {
-            let index = values.partition_point(|known| known.len() >= text.len());
+            let index = values.partition_point(|value| value.len() >= text.len());
             values.insert(index, text);
         }
         true
     }
 }
 
-/// The secrets of another machine.
+/// The secrets of a remote host.
 #[derive(Debug, Default)]
-struct MachineSecrets {
+struct HostSecrets {
     everywhere: SecretSet,
     terminals: HashMap<TerminalId, SecretSet>,
     len: usize,
     bytes: usize,
-    /// True if the machine has exceeded its limits.
+    /// True if the host has exceeded its limits.
     hides_all: bool,
 }
 
@@ -81,17 +81,17 @@ struct MachineSecrets {
 pub(super) struct KnownSecrets {
     everywhere: SecretSet,
     terminals: HashMap<TerminalId, SecretSet>,
-    /// Number of secrets of this machine.
+    /// Number of local secrets.
     len: usize,
     /// Number of secrets typed by tools.
     pub(super) typed: usize,
-    machines: HashMap<String, MachineSecrets>,
-    /// The machines of remote terminals.
-    terminal_machines: HashMap<TerminalId, String>,
+    hosts: HashMap<String, HostSecrets>,
+    /// The hosts of remote terminals.
+    terminal_hosts: HashMap<TerminalId, String>,
 }
 
 impl KnownSecrets {
-    /// Returns the number of secrets of this machine.
+    /// Returns the number of local secrets.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -113,7 +113,7 @@ impl KnownSecrets {
         }
     }
 
-    /// Remembers a secret of this machine. Returns false for a known secret.
+    /// Remembers a local secret. Returns false for a known secret.
     pub(super) fn keep_secret(&mut self, scope: Scope, text: &str) -> bool {
         let is_encoded = self.len < MAX_ENCODED_SECRETS;
         let set = match scope {
@@ -125,9 +125,9 @@ impl KnownSecrets {
         is_new
     }
 
-    /// Returns whether a secret of another machine is already hidden, alone or with all other text.
-    pub(super) fn has_for_machine(&self, machine: &str, secret: &SecretText) -> bool {
-        let Some(secrets) = self.machines.get(machine) else { return false };
+    /// Returns whether a secret of a remote host is already hidden, alone or with all other text.
+    pub(super) fn has_for_host(&self, host: &str, secret: &SecretText) -> bool {
+        let Some(secrets) = self.hosts.get(host) else { return false };
         let set = match &secret.terminal {
             None => Some(&secrets.everywhere),
             Some(terminal) => secrets.terminals.get(terminal),
@@ -135,14 +135,14 @@ impl KnownSecrets {
         secrets.hides_all || set.is_some_and(|set| hideable_lines(&secret.text).all(|line| set.known.contains(line)))
     }
 
-    /// Remembers a secret of another machine. Beyond the limits, all later text of the machine is hidden.
-    pub(super) fn add_for_machine(&mut self, machine: &str, secret: SecretText) {
-        if !self.machines.contains_key(machine) {
-            self.machines.insert(machine.to_owned(), MachineSecrets::default());
+    /// Remembers a secret of a remote host. Beyond the limits, all later text of the host is hidden.
+    pub(super) fn add_for_host(&mut self, host: &str, secret: SecretText) {
+        if !self.hosts.contains_key(host) {
+            self.hosts.insert(host.to_owned(), HostSecrets::default());
         }
-        let Some(secrets) = self.machines.get_mut(machine).filter(|secrets| !secrets.hides_all) else { return };
+        let Some(secrets) = self.hosts.get_mut(host).filter(|secrets| !secrets.hides_all) else { return };
         for line in hideable_lines(&secret.text) {
-            let (bytes, is_encoded) = (secrets.bytes + line.len(), secrets.len < MAX_MACHINE_ENCODED_SECRETS);
+            let (bytes, is_encoded) = (secrets.bytes + line.len(), secrets.len < MAX_HOST_ENCODED_SECRETS);
             let set = match &secret.terminal {
                 None => &mut secrets.everywhere,
                 Some(terminal) => secrets.terminals.entry(terminal.clone()).or_default(),
@@ -150,14 +150,13 @@ impl KnownSecrets {
             if set.known.contains(line) {
                 continue;
             }
-            if secrets.len >= MAX_MACHINE_SECRETS || line.len() > MAX_MACHINE_SECRET_BYTES || bytes > MAX_MACHINE_BYTES
-            {
+            if secrets.len >= MAX_HOST_SECRETS || line.len() > MAX_HOST_SECRET_BYTES || bytes > MAX_HOST_BYTES {
                 tracing::warn!(
-                    machine,
-                    "a machine registered more secrets than its limits allow: all further text of its terminals is \
-                     hidden"
+                    host,
+                    "a remote host registered more secrets than its limits allow: all further text of its terminals \
+                     is hidden"
                 );
-                *secrets = MachineSecrets { hides_all: true, ..MachineSecrets::default() };
+                *secrets = HostSecrets { hides_all: true, ..HostSecrets::default() };
                 return;
             }
             set.add(line, is_encoded);
@@ -165,15 +164,15 @@ impl KnownSecrets {
         }
     }
 
-    /// Records that a terminal is on another machine.
-    pub(super) fn place(&mut self, terminal: &TerminalId, machine: &str) {
-        self.terminal_machines.insert(terminal.clone(), machine.to_owned());
+    /// Records that a terminal is on a remote host.
+    pub(super) fn place(&mut self, terminal: &TerminalId, host: &str) {
+        self.terminal_hosts.insert(terminal.clone(), host.to_owned());
     }
 
-    /// Forgets the secrets of a closed terminal of another machine.
+    /// Forgets the secrets of a closed terminal of a remote host.
     pub(super) fn forget(&mut self, terminal: &TerminalId) {
-        let machine = self.terminal_machines.get(terminal).and_then(|machine| self.machines.get_mut(machine));
-        if let Some(secrets) = machine
+        let host_secrets = self.terminal_hosts.get(terminal).and_then(|host| self.hosts.get_mut(host));
+        if let Some(secrets) = host_secrets
             && let Some(set) = secrets.terminals.remove(terminal)
         {
             secrets.len -= set.arrived.len();
@@ -181,21 +180,21 @@ impl KnownSecrets {
         }
     }
 
-    fn machine_of(&self, terminal: Option<&TerminalId>) -> Option<&MachineSecrets> {
-        self.machines.get(self.terminal_machines.get(terminal?)?)
+    fn host_secrets(&self, terminal: Option<&TerminalId>) -> Option<&HostSecrets> {
+        self.hosts.get(self.terminal_hosts.get(terminal?)?)
     }
 
     /// Returns whether all text of a terminal is hidden.
     pub(super) fn hides_all(&self, terminal: Option<&TerminalId>) -> bool {
-        self.machine_of(terminal).is_some_and(|secrets| secrets.hides_all)
+        self.host_secrets(terminal).is_some_and(|secrets| secrets.hides_all)
     }
 
-    /// Returns the sets whose secrets are hidden in the text of a terminal; without one, in other text.
+    /// Returns the sets whose secrets are hidden in the text of a terminal, or in other text if `terminal` is `None`.
     fn sets(&self, terminal: Option<&TerminalId>) -> impl Iterator<Item = &SecretSet> {
-        let machine = self.machine_of(terminal);
+        let host_secrets = self.host_secrets(terminal);
         let local_set = terminal.and_then(|terminal| self.terminals.get(terminal));
-        let remote_set = terminal.and_then(|terminal| machine?.terminals.get(terminal));
-        let sets = [Some(&self.everywhere), local_set, machine.map(|secrets| &secrets.everywhere), remote_set];
+        let remote_set = terminal.and_then(|terminal| host_secrets?.terminals.get(terminal));
+        let sets = [Some(&self.everywhere), local_set, host_secrets.map(|secrets| &secrets.everywhere), remote_set];
         sets.into_iter().flatten().filter(|set| !set.arrived.is_empty())
     }
 
@@ -234,7 +233,7 @@ mod tests {
     use super::super::{MASK, RedactedStream, Redactor};
     use super::*;
 
-    /// The secrets of a daemon with one terminal on `box`, one on `other` and one on this machine.
+    /// Returns the secrets of a daemon with one terminal on `box`, one on `other` and one local terminal.
     fn secrets() -> (Redactor, [TerminalId; 3]) {
         let (secrets, terminals) = (Redactor::default(), [(); 3].map(|()| TerminalId::random()));
         secrets.place(&terminals[0], "box");
@@ -242,97 +241,97 @@ mod tests {
         (secrets, terminals)
     }
 
-    fn mask_for(terminal: Option<&TerminalId>, text: &str) -> SecretText {
+    fn secret_for(terminal: Option<&TerminalId>, text: &str) -> SecretText {
         SecretText { terminal: terminal.cloned(), text: text.to_owned() }
     }
 
     #[test]
-    fn remote_secrets_are_masked_only_in_that_machines_terminals() {
-        let (secrets, [there, elsewhere, here]) = secrets();
-        secrets.hide_on("box", mask_for(None, "DELETE"));
-        for terminal in [&there, &elsewhere, &here] {
-            secrets.hide_on("box", mask_for(Some(terminal), "EVERYTHING"));
+    fn remote_secrets_are_masked_only_in_terminals_of_their_host() {
+        let (secrets, [on_box, on_other, local]) = secrets();
+        secrets.hide_on("box", secret_for(None, "DELETE"));
+        for terminal in [&on_box, &on_other, &local] {
+            secrets.hide_on("box", secret_for(Some(terminal), "EVERYTHING"));
         }
         let question = "DELETE EVERYTHING?".to_owned();
-        assert_eq!(secrets.within(&there).masked(question.clone()), format!("{MASK} {MASK}?"));
-        for other in [secrets.clone(), secrets.within(&elsewhere), secrets.within(&here)] {
+        assert_eq!(secrets.within(&on_box).masked(question.clone()), format!("{MASK} {MASK}?"));
+        for other in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
             assert_eq!(other.masked(question.clone()), question);
             let mut reply = json!({"question": question});
             other.mask_in(&mut reply);
             assert_eq!(reply, json!({"question": question}));
             assert!(other.known().is_empty());
         }
-        assert_eq!(secrets.learned_since(0), (Vec::new(), 0), "no journal is searched for it");
-        // Secrets of this machine are hidden on other machines, too.
+        assert_eq!(secrets.learned_since(0), (Vec::new(), 0), "no journal is searched for remote secrets");
+        // Local secrets are hidden on remote hosts, too.
         secrets.add("hunter22");
-        assert_eq!(secrets.within(&there).masked("hunter22 DELETE".to_owned()), format!("{MASK} {MASK}"));
+        assert_eq!(secrets.within(&on_box).masked("hunter22 DELETE".to_owned()), format!("{MASK} {MASK}"));
     }
 
     #[test]
-    fn secret_known_before_its_terminal_is_masked_in_it() {
+    fn secret_that_precedes_its_terminal_is_masked() {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
-        secrets.hide_on("box", mask_for(Some(&terminal), "hunter22"));
+        secrets.hide_on("box", secret_for(Some(&terminal), "hunter22"));
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), "hunter22");
         secrets.place(&terminal, "box");
         assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), MASK);
     }
 
     #[test]
-    fn beyond_the_limit_only_that_machines_text_is_hidden() {
-        let many = |count: usize, length: usize| -> Vec<String> {
+    fn host_beyond_its_limits_has_only_its_own_text_hidden() {
+        let words = |count: usize, length: usize| -> Vec<String> {
             (0..count).map(|number| format!("{}{number}", "x".repeat(length))).collect()
         };
-        for (lie, texts) in [
-            ("51,000 words", many(51_000, 8)),
-            ("one more than the limit", many(MAX_MACHINE_SECRETS + 1, 8)),
-            ("a long one", many(1, MAX_MACHINE_SECRET_BYTES + 1)),
-            ("200 of a megabyte", many(200, 1 << 20)),
-            ("more bytes than the limit", many(300, 4000)),
+        for (case, texts) in [
+            ("51,000 words", words(51_000, 8)),
+            ("one secret more than the limit", words(MAX_HOST_SECRETS + 1, 8)),
+            ("a long secret", words(1, MAX_HOST_SECRET_BYTES + 1)),
+            ("200 secrets of a megabyte", words(200, 1 << 20)),
+            ("more bytes than the limit", words(300, 4000)),
         ] {
-            let (secrets, [there, elsewhere, here]) = secrets();
-            texts.iter().for_each(|text| secrets.hide_on("box", mask_for(None, text)));
-            let within = secrets.within(&there);
+            let (secrets, [on_box, on_other, local]) = secrets();
+            texts.iter().for_each(|text| secrets.hide_on("box", secret_for(None, text)));
+            let within = secrets.within(&on_box);
             let text = || "text".to_owned();
-            assert_eq!(within.masked(text()), MASK, "{lie}");
-            assert_eq!(within.masked_screen(text()), MASK, "{lie}");
-            assert_eq!(within.masked_portion("text", 1..3), MASK, "{lie}");
-            assert_eq!(within.masked_fragment(text()), MASK, "{lie}");
-            assert_eq!(within.masked_cut(text(), Some(text())), (MASK.to_owned(), Some(MASK.to_owned())), "{lie}");
-            assert_eq!(within.masked_group(Some(text()), "text"), Some(MASK.to_owned()), "{lie}");
-            assert_eq!(within.masked(String::new()), "", "{lie}");
+            assert_eq!(within.masked(text()), MASK, "{case}");
+            assert_eq!(within.masked_screen(text()), MASK, "{case}");
+            assert_eq!(within.masked_portion("text", 1..3), MASK, "{case}");
+            assert_eq!(within.masked_fragment(text()), MASK, "{case}");
+            assert_eq!(within.masked_cut(text(), Some(text())), (MASK.to_owned(), Some(MASK.to_owned())), "{case}");
+            assert_eq!(within.masked_group(Some(text()), "text"), Some(MASK.to_owned()), "{case}");
+            assert_eq!(within.masked(String::new()), "", "{case}");
             let run = Run { col: 0, cols: 4, wide: false, text: text(), style: Style::default(), link: Some(text()) };
             let (foreground, background) = (Rgb(0, 0, 0), Rgb(0, 0, 0));
             let rows = vec![vec![run]];
             let picture = Picture { cols: 80, rows, cursor: None, foreground, background, palette: Vec::new() };
             let masked = within.masked_picture(picture);
-            assert_eq!((masked.rows[0][0].text.as_str(), &masked.rows[0][0].link), ("••••", &None), "{lie}");
+            assert_eq!((masked.rows[0][0].text.as_str(), &masked.rows[0][0].link), ("••••", &None), "{case}");
             let mut stream = RedactedStream::new(Arc::new(within));
-            assert_eq!(stream.pass(b"te\x1b[1mxt\x1b]0;text\x07"), "••\x1b[1m••\x1b]••••••\x07".as_bytes(), "{lie}");
-            for other in [secrets.clone(), secrets.within(&elsewhere), secrets.within(&here)] {
-                assert_eq!(other.masked(text()), "text", "{lie}");
-                assert!(other.values().is_empty(), "{lie}");
+            assert_eq!(stream.pass(b"te\x1b[1mxt\x1b]0;text\x07"), "••\x1b[1m••\x1b]••••••\x07".as_bytes(), "{case}");
+            for other in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
+                assert_eq!(other.masked(text()), "text", "{case}");
+                assert!(other.values().is_empty(), "{case}");
             }
             secrets.add("hunter22");
-            for other in [secrets.clone(), secrets.within(&elsewhere), secrets.within(&here)] {
-                assert_eq!(other.masked("hunter22".to_owned()), MASK, "{lie}: a secret of this installation");
+            for other in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
+                assert_eq!(other.masked("hunter22".to_owned()), MASK, "{case}: local secrets are hidden");
             }
             let secrets = secrets.known.read();
-            let machine = &secrets.machines["box"];
-            assert!(machine.hides_all && machine.everywhere.values.is_empty(), "no part of it is kept: {lie}");
+            let host_secrets = &secrets.hosts["box"];
+            assert!(host_secrets.hides_all && host_secrets.everywhere.values.is_empty(), "no secrets are kept: {case}");
         }
     }
 
     #[test]
     fn closed_terminals_make_room_for_other_secrets() {
         let secrets = Redactor::default();
-        for _ in 0..3 * MAX_MACHINE_SECRETS {
+        for _ in 0..3 * MAX_HOST_SECRETS {
             let terminal = TerminalId::random();
             secrets.place(&terminal, "box");
-            secrets.hide_on("box", mask_for(Some(&terminal), "hunter22"));
+            secrets.hide_on("box", secret_for(Some(&terminal), "hunter22"));
             assert_eq!(secrets.within(&terminal).masked("a hunter22".to_owned()), format!("a {MASK}"));
             secrets.forget(&terminal);
         }
         let secrets = secrets.known.read();
-        assert_eq!((secrets.machines["box"].len, secrets.machines["box"].bytes), (0, 0));
+        assert_eq!((secrets.hosts["box"].len, secrets.hosts["box"].bytes), (0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Words, ids and times of replies and events that programs rely on.
+//! Words, ids and times in replies and events that programs rely on.
 //!
 //! Masking a secret in one of them would hide nothing and break the reply: with the secret `completed`, no run would
 //! appear to complete. Both the name of the field and its text must match, so a field of a program's output with such a
@@ -15,7 +15,7 @@ const STATES: [&str; 9] =
 /// Parties that answer a gate.
 const ANSWERERS: [&str; 3] = ["human", "agent", "anyone"];
 
-/// Returns whether the text of a field with this name is such a word, id or time.
+/// Returns whether the text of a field with this name is a word, an id or a time that programs rely on.
 pub(super) fn is_protocol_word(name: &str, text: &str) -> bool {
     match name {
         "status" | "state" => STATES.contains(&text),

@@ -1,7 +1,7 @@
-//! Masking of secrets in a stream of output, independent of its portions.
+//! Masking of secrets in a stream of output, regardless of how it is divided into portions.
 //!
 //! Escape sequences, line ends and portions may divide a word that a person sees as a whole, and a title is text as
-//! well. The search therefore compares a secret with the shown characters, regardless of sequences between them, and
+//! well. The search therefore compares a secret with the visible characters, regardless of sequences between them, and
 //! with the text of each control string. A mask has the width of the secret, so that the layout does not change.
 //!
 //! A redacted stream holds back the end of a portion only while it may be the beginning of a secret. The next portion
@@ -14,11 +14,11 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Redactor;
 
-/// Maximum length of the held text, in characters, beyond the longest secret: a program may print endless sequences
-/// after the beginning of a secret.
+/// Maximum length of held text, in characters, beyond the longest secret: a program may print endless sequences after
+/// the beginning of a secret.
 const MAX_HELD_CHARS: usize = 64 * 1024;
 
-/// A stream of output without secrets in it.
+/// A stream of output with masked secrets.
 #[derive(Debug)]
 pub struct RedactedStream {
     secrets: Arc<Redactor>,
@@ -44,7 +44,7 @@ enum Kind {
     Shown,
     /// Text of a control string, such as a title.
     ControlText,
-    /// A sequence or a control character, which a reader does not see.
+    /// A sequence or a control character, which is invisible to a reader.
     Invisible,
 }
 
@@ -85,7 +85,7 @@ impl<'a> SecretIndex<'a> {
 }
 
 impl RedactedStream {
-    /// Creates a stream in plain text. Later secrets are hidden as soon as they are known.
+    /// Creates a stream that begins in plain text. Later secrets are hidden as soon as they are known.
     pub fn new(secrets: Arc<Redactor>) -> Self {
         Self { secrets, state: State::default(), partial_character: Vec::new(), held: VecDeque::new() }
     }
@@ -121,21 +121,21 @@ impl RedactedStream {
                 self.partial_character.push(byte);
                 match std::str::from_utf8(&self.partial_character) {
                     Ok(text) => {
-                        let character = text.chars().next().expect("it has bytes, so it has a character");
+                        let character = text.chars().next().expect("non-empty UTF-8 has a character");
                         self.partial_character.clear();
                         self.hold(self.text_kind(), character, None);
                     }
-                    Err(error) if error.error_len().is_some() => self.give_up_character(),
+                    Err(error) if error.error_len().is_some() => self.hold_invalid_bytes(),
                     Err(_) => {}
                 }
                 return;
             }
-            self.give_up_character();
+            self.hold_invalid_bytes();
         }
         if byte >= 0x80 {
             self.partial_character.push(byte);
             if std::str::from_utf8(&self.partial_character).is_err_and(|error| error.error_len().is_some()) {
-                self.give_up_character();
+                self.hold_invalid_bytes();
             }
             return;
         }
@@ -177,8 +177,8 @@ impl RedactedStream {
         }
     }
 
-    /// Holds the bytes of an invalid character, to pass them unchanged.
-    fn give_up_character(&mut self) {
+    /// Holds the bytes of an invalid character, to pass them on unchanged.
+    fn hold_invalid_bytes(&mut self) {
         let kind = self.text_kind();
         for byte in std::mem::take(&mut self.partial_character) {
             self.hold(kind, char::REPLACEMENT_CHARACTER, Some(byte));
@@ -277,9 +277,9 @@ mod tests {
     use super::*;
 
     fn stream(secrets: &[&str]) -> RedactedStream {
-        let known = Redactor::default();
-        secrets.iter().for_each(|secret| known.add(secret));
-        RedactedStream::new(Arc::new(known))
+        let redactor = Redactor::default();
+        secrets.iter().for_each(|secret| redactor.add(secret));
+        RedactedStream::new(Arc::new(redactor))
     }
 
     fn mask_portions(secrets: &[&str], portions: &[&str]) -> String {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_is_hidden_wherever_it_is_cut() {
+    fn secret_is_hidden_across_portions() {
         assert_eq!(mask_portions(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
         assert_eq!(mask_portions(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
         assert_eq!(mask_portions(&["hunter2!"], &["is hun", "ting"]), "is hunting");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_and_line_ends_within_a_secret_remain() {
+    fn sequences_within_a_secret_are_kept() {
         let colours = "\x1b[1mhun\x1b[0;32mter\r\n2\x1b]0;title\x07!\x1b[m";
         assert_eq!(mask_portions(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
         let title = "\x1b]0;ssh hunter2! x\x1b\\hunter";
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn only_possible_secrets_are_held_until_flush() {
+    fn only_possible_secrets_are_held_back() {
         let mut stream = stream(&["hunter2!"]);
         assert_eq!(stream.pass(b"plain text"), b"plain text");
         assert!(!stream.is_holding());
@@ -328,11 +328,11 @@ mod tests {
     #[test]
     fn endless_sequences_are_not_held_forever() {
         let mut stream = stream(&["hunter2!"]);
-        let mut passed = stream.pass(b"hunter").len();
+        let mut passed_bytes = stream.pass(b"hunter").len();
         for _ in 0..100 {
-            passed += stream.pass(&b"\x1b[m".repeat(1000)).len();
+            passed_bytes += stream.pass(&b"\x1b[m".repeat(1000)).len();
         }
-        assert!(stream.held.len() <= MAX_HELD_CHARS + 8 && passed > 200_000);
+        assert!(stream.held.len() <= MAX_HELD_CHARS + 8 && passed_bytes > 200_000);
     }
 
     proptest! {
@@ -360,7 +360,7 @@ mod tests {
             };
             let whole = run(&[bytes.len()]);
             prop_assert_eq!(&run(&cuts), &whole);
-            // The shown text contains no secret, and without secrets nothing changes.
+            // The visible text contains no secret, and without secrets nothing changes.
             let mut reader = stream(&[]);
             whole.iter().for_each(|byte| reader.push_byte(*byte));
             let shown: String =

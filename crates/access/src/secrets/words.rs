@@ -1,13 +1,13 @@
-//! Search for secrets in a text.
+//! Search for secrets in text.
 //!
-//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it only as a separate
-//! word, but finds any other secret everywhere.
+//! A secret that is a short word, such as `pass`, is part of many other words. A search finds it only as a separate word,
+//! but finds other secrets everywhere.
 
 use std::ops::Range;
 
 use super::MASK;
 
-/// Maximum characters of a short word.
+/// Maximum length of a short word, in characters.
 const MAX_WORD_CHARS: usize = 7;
 
 /// Returns whether a secret is hidden only as a whole word: it has at most 7 characters, all letters, and after the
@@ -21,32 +21,32 @@ pub fn is_short_word(secret: &str) -> bool {
         && !(after_first().any(char::is_lowercase) && after_first().any(char::is_uppercase))
 }
 
-/// Returns whether a word spans the border between two parts of a text.
+/// Returns whether a word spans the border between two parts of text.
 fn is_word_split(before: &str, after: &str) -> bool {
     let is_word_character = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     is_word_character(before.chars().next_back()) && is_word_character(after.chars().next())
 }
 
-/// Returns whether a part of a text is only a part of a word.
+/// Returns whether `part` of `text` is only part of a word.
 fn is_within_word(text: &str, part: &Range<usize>) -> bool {
     is_word_split(&text[..part.start], &text[part.start..]) || is_word_split(&text[..part.end], &text[part.end..])
 }
 
-/// Returns the ranges of a secret in a text, in order and without overlaps.
+/// Returns the ranges of `secret` in `text`, in order and without overlaps.
 pub(super) fn secret_ranges<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
-    let matched = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
-    let matched = matched.map(|(start, matched)| start..start + matched.len());
-    // Evaluated at the first match: most texts have no match.
+    let matches = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
+    let ranges = matches.map(|(start, matched)| start..start + matched.len());
+    // Evaluate at the first match: most text has no match.
     let mut is_word = None;
-    matched.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
+    ranges.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
 }
 
-/// Returns whether a text has a secret.
-pub(super) fn has(text: &str, secret: &str) -> bool {
+/// Returns whether `text` contains `secret`.
+pub(super) fn contains_secret(text: &str, secret: &str) -> bool {
     secret_ranges(text, secret).next().is_some()
 }
 
-/// Replaces every occurrence of a secret with the mask; `None` without an occurrence.
+/// Replaces every occurrence of `secret` with the mask; `None` if there is none.
 pub(super) fn replace_secret(text: &str, secret: &str) -> Option<String> {
     let mut masked = String::new();
     let mut position = 0;
@@ -58,14 +58,14 @@ pub(super) fn replace_secret(text: &str, secret: &str) -> Option<String> {
     (position > 0).then(|| masked + &text[position..])
 }
 
-/// Returns the text before the first `length` bytes of a secret, if the text ends with them.
-pub(super) fn ends_with_beginning<'a>(text: &'a str, secret: &str, length: usize) -> Option<&'a str> {
+/// Removes the first `length` bytes of a secret from the end of `text`, if `text` ends with them.
+pub(super) fn strip_secret_prefix_at_end<'a>(text: &'a str, secret: &str, length: usize) -> Option<&'a str> {
     let before = text.strip_suffix(&secret[..length])?;
     (!is_short_word(secret) || !is_word_split(before, secret)).then_some(before)
 }
 
-/// Returns the text after the part of a secret from byte `from` on, if the text begins with that part.
-pub(super) fn starts_with_end<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
+/// Removes the part of a secret starting at byte `from` from the start of `text`, if `text` starts with it.
+pub(super) fn strip_secret_suffix_at_start<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
     let after = text.strip_prefix(&secret[from..])?;
     (!is_short_word(secret) || !is_word_split(secret, after)).then_some(after)
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn word_is_short_and_single_case() {
+    fn short_words_have_few_letters_in_one_case() {
         for word in ["pass", "Pass", "PASS", "secret", "geheim", "größer"] {
             assert!(is_short_word(word), "{word}");
         }
@@ -99,10 +99,10 @@ mod tests {
         #[test]
         fn replaced_text_contains_no_secret(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
             let masked = replace_secret(&text, &secret).unwrap_or_else(|| text.clone());
-            prop_assert!(!has(&masked, &secret), "{masked}");
-            let kept: String = masked.split(MASK).collect();
+            prop_assert!(!contains_secret(&masked, &secret), "{masked}");
+            let unmasked: String = masked.split(MASK).collect();
             let count = secret_ranges(&text, &secret).count();
-            prop_assert_eq!(kept.len() + count * secret.len(), text.len());
+            prop_assert_eq!(unmasked.len() + count * secret.len(), text.len());
         }
     }
 }

@@ -143,7 +143,7 @@ async fn silent_worker_is_killed() {
     let arguments = ["-c".into(), "read -r never; exec sleep 1000".into()].to_vec();
     let workers = Workers::new(WorkerStarter::Program { program: "/bin/sh".into(), arguments });
     let mut execution = workers.execution(function(TWO_QUESTIONS));
-    let (start, silence) = (Instant::now(), Limits::default().longest_silence());
+    let (start, silence) = (Instant::now(), Limits::default().max_silence());
     let error = execution.replay(Vec::new()).await.unwrap_err();
     assert!(error.to_string().contains("said nothing for 25 s and was killed"), "{error}");
     assert!((2 * silence..3 * silence).contains(&start.elapsed()), "two workers, each killed after its silence limit");

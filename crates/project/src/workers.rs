@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
-use steplatch_python_api::wire::{Ask, Begin, Reply};
+use steplatch_python_api::wire::{Begin, Reply, Request};
 use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
 
 use worker::Worker;
@@ -121,7 +121,7 @@ impl Workers {
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         let mut crashes = 0;
         loop {
-            let ask = Ask::Load { file: file.to_owned(), text: text.to_owned() };
+            let ask = Request::Load { file: file.to_owned(), text: text.to_owned() };
             match self.choose_worker(text)?.ask(ask, &Limits::default()).await {
                 Ok(Some(Reply::Declares(declarations))) => return Ok(declarations),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
@@ -213,7 +213,7 @@ impl Execution {
             let text = text.to_string();
             let begin = Begin { execution: self.id, file, text, start, limits, history: history.clone() };
             let worker = self.workers.choose_worker(&self.function.text)?;
-            let reply = worker.ask(Ask::Begin(Box::new(begin)), &self.function.limits).await;
+            let reply = worker.ask(Request::Begin(Box::new(begin)), &self.function.limits).await;
             self.worker = Some(worker);
             match reply {
                 Ok(Some(Reply::Progressed(progress))) => return Ok(progress),
@@ -237,7 +237,7 @@ impl Execution {
     /// If the function can no longer be executed.
     #[boxed]
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
-        self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
+        self.resume(Request::Answer { execution: self.id, ordinal, answer }).await
     }
 
     /// Makes the execution perform a call itself. Returns the same as [`Self::answer`].
@@ -247,10 +247,10 @@ impl Execution {
     /// If the function can no longer be executed.
     #[boxed]
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
-        self.resume(Ask::Inline { execution: self.id, ordinal }).await
+        self.resume(Request::Inline { execution: self.id, ordinal }).await
     }
 
-    async fn resume(&mut self, ask: Ask) -> Result<Option<Progress>, WorkersError> {
+    async fn resume(&mut self, ask: Request) -> Result<Option<Progress>, WorkersError> {
         let Some(worker) = &self.worker else { return Ok(None) };
         match worker.ask(ask, &self.function.limits).await {
             Ok(Some(Reply::Progressed(progress))) => Ok(Some(progress)),

@@ -9,13 +9,13 @@ pub const CANCELLED: &str = "asyncio.CancelledError";
 /// One call or one line of output that a function made through its context or with `print`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// The number within the execution, from 1. It is the same on every replay, and therefore names the step.
+    /// The number within the execution, from 1. It is the same on every replay, and therefore identifies the step.
     pub ordinal: u64,
     /// The `run` call whose function node the execution executes, as its answer; see
     /// [`Execution::inline`](crate::Execution::inline).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<u64>,
-    /// The request.
+    /// The requested action.
     #[serde(flatten)]
     pub kind: CallKind,
 }
@@ -24,19 +24,19 @@ pub struct Call {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum CallKind {
-    /// Run a node; answered with its result, even if it failed. `TimeoutError` after `timeout`, `ValueError` if the
+    /// Run a node. The answer is its result, even if it failed; `TimeoutError` after `timeout`, `ValueError` if the
     /// node does not exist.
     Run {
-        /// The node.
+        /// Id of the node.
         node: String,
-        /// The input.
+        /// Input of the node.
         input: Value,
         /// Maximum time to wait.
         timeout: Option<f64>,
-        /// The other arguments that the function passed by name.
+        /// Other keyword arguments of the call.
         kwargs: Map<String, Value>,
     },
-    /// Ask a person; answered with their text. `TimeoutError` after `timeout`.
+    /// Ask a person. The answer is their text; `TimeoutError` after `timeout`.
     Gate {
         /// The question.
         prompt: String,
@@ -46,56 +46,56 @@ pub enum CallKind {
         choices: Option<Vec<String>>,
         /// A form to fill in, for front-ends that can show one.
         form: Option<Value>,
-        /// The kind of allowed answerer.
+        /// The kind of person who may answer.
         answered_by: Option<String>,
-        /// Further data for the decision.
+        /// Additional data for the decision.
         context: Option<Value>,
     },
-    /// Start a run of another workflow; answered with its result. Raises if the run did not complete.
+    /// Start a run of another workflow. The answer is its result, or an exception if the run did not complete.
     RunWorkflow {
-        /// The workflow.
+        /// Id of the workflow.
         workflow: String,
-        /// The input.
+        /// Input of the run.
         input: Value,
-        /// The parameters.
+        /// Parameters of the run.
         params: Map<String, Value>,
         /// Maximum time to wait.
         timeout: Option<f64>,
     },
-    /// Run a graph; answered with its result.
+    /// Run a graph. The answer is its result.
     RunGraph {
-        /// The graph.
+        /// Id of the graph.
         graph: String,
-        /// The input.
+        /// Input of the graph.
         input: Value,
         /// Maximum time to wait.
         timeout: Option<f64>,
     },
-    /// Wait durably; answered with any value.
+    /// Wait durably. The answer may be any value.
     Sleep {
-        /// The time.
+        /// Time to wait.
         seconds: f64,
     },
-    /// Read the clock; answered with seconds since 1970 in UTC.
+    /// Read the clock. The answer is the number of seconds since 1970 in UTC.
     Now {},
-    /// Draw a random number; answered with a number from 0 to below 1.
+    /// Draw a random number. The answer is at least 0 and less than 1.
     Random {},
-    /// An event. It has no answer.
+    /// Emit an event. It has no answer.
     Emit {
-        /// The type.
+        /// Type of the event.
         event_type: String,
-        /// The data.
+        /// Data of the event.
         data: Value,
     },
     /// Output since the last call. It has no answer.
     Log {
-        /// The text, without its final newline.
+        /// The output, without its final newline.
         text: String,
     },
     /// The end of a function node that the execution itself executes. It has no answer; the caller answers the `run`
     /// call next.
     Ended {
-        /// The `run` call.
+        /// Ordinal of the `run` call.
         of: u64,
         /// The value that the function returned; null if it raised.
         #[serde(default)]
@@ -109,42 +109,42 @@ pub enum CallKind {
     },
 }
 
-/// Reason why a call of the prelude is invalid, for the author of the function.
+/// Error in a call of a function, for its author.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidCall {
     /// A parameter is not a string.
     #[error("{parameter} of ctx.{call} must be a string")]
     NotString {
-        /// The parameter.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// The method of the context.
+        /// Name of the context's method.
         call: String,
     },
-    /// The kind of an event is blank.
+    /// The type of an event is blank.
     #[error("event_type of ctx.emit must not be empty")]
     EmptyEventType,
     /// A time is not a number of seconds, or is negative.
     #[error("{parameter} of ctx.{call} must be a number of seconds from 0, not {given}")]
     NotSeconds {
-        /// The parameter.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// The method of the context.
+        /// Name of the context's method.
         call: String,
-        /// The value.
+        /// The invalid value.
         given: Value,
     },
     /// The context has no such method, or the method has other parameters.
     #[error("ctx.{call} cannot be called like this: {cause}")]
     Form {
-        /// The method of the context.
+        /// Name of the context's method.
         call: String,
-        /// The reason.
+        /// The cause.
         cause: serde_json::Error,
     },
 }
 
 impl CallKind {
-    /// Returns whether the call has an answer, at once or later.
+    /// Returns whether the call has an answer, immediately or later.
     #[must_use]
     pub fn wants_answer(&self) -> bool {
         !matches!(self, Self::Emit { .. } | Self::Log { .. } | Self::Ended { .. })
@@ -160,12 +160,12 @@ impl CallKind {
     /// # Errors
     /// If a parameter is missing, or has another type or value than the call takes.
     pub fn read(call: &str, mut parameters: Map<String, Value>) -> Result<Self, InvalidCall> {
-        let call_name = || display_name(call).to_owned();
+        let method_name = || display_name(call).to_owned();
         for (name, python_name) in
             [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")]
         {
             if parameters.get(name).is_some_and(|value| !value.is_string()) {
-                return Err(InvalidCall::NotString { parameter: python_name, call: call_name() });
+                return Err(InvalidCall::NotString { parameter: python_name, call: method_name() });
             }
         }
         if parameters.get("event_type").and_then(Value::as_str).is_some_and(|name| name.trim().is_empty()) {
@@ -175,12 +175,12 @@ impl CallKind {
             let Some(value) = parameters.get(name) else { continue };
             let is_unlimited = name == "timeout" && value.is_null();
             if !is_unlimited && value.as_f64().is_none_or(|seconds| seconds < 0.0) {
-                return Err(InvalidCall::NotSeconds { parameter: name, call: call_name(), given: value.clone() });
+                return Err(InvalidCall::NotSeconds { parameter: name, call: method_name(), given: value.clone() });
             }
         }
         parameters.insert("call".to_owned(), Value::String(call.to_owned()));
         serde_json::from_value(Value::Object(parameters))
-            .map_err(|cause| InvalidCall::Form { call: call_name(), cause })
+            .map_err(|cause| InvalidCall::Form { call: method_name(), cause })
     }
 
     /// Returns a description for the report of a divergence.
@@ -207,7 +207,7 @@ impl CallKind {
 fn shorten(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}…", &text[..at]),
+        Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
@@ -228,9 +228,9 @@ pub enum Answer {
     Value(Value),
     /// An exception, which the function may catch.
     Raise {
-        /// The name, such as `TimeoutError`. An unknown name is raised as `RuntimeError`.
+        /// Name of the exception, such as `TimeoutError`. An unknown name is raised as `RuntimeError`.
         exception: String,
-        /// The message.
+        /// Message of the exception.
         message: String,
     },
 }
@@ -263,14 +263,14 @@ pub enum Entry {
     Called(Call),
     /// A call was answered. The order of answers matters: it decides which of two functions continues first.
     Answered {
-        /// The call.
+        /// Ordinal of the call.
         ordinal: u64,
         /// The answer.
         answer: Answer,
     },
     /// The execution took over a `run` call: it executes the function node itself.
     Inlined {
-        /// The call.
+        /// Ordinal of the call.
         ordinal: u64,
     },
     /// The function was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::process::ExitStatus;
 
-use crate::wire::{Ask, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, encode_line};
+use crate::wire::{OUT_OF_MEMORY, Reply, Request, RequestLine, ResponseLine, WIRE_VERSION, encode_line};
 
 /// The requests to a worker and its replies.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct WorkerProtocol {
 /// Meaning of a line from a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerEvent {
-    /// The worker is alive but still busy.
+    /// The worker is still busy.
     Alive,
     /// The reply to the request with this number.
     Reply(u64, Reply),
@@ -48,11 +48,11 @@ impl WorkerProtocol {
     }
 
     /// Adds a request. Returns its number, and the line to write.
-    pub fn ask(&mut self, ask: Ask) -> (u64, Vec<u8>) {
+    pub fn add_request(&mut self, request: Request) -> (u64, Vec<u8>) {
         self.last_number += 1;
         let number = self.last_number;
-        self.open_requests.push_back((number, ask.execution()));
-        (number, encode_line(&RequestLine { number, ask }))
+        self.open_requests.push_back((number, request.execution()));
+        (number, encode_line(&RequestLine { number, request }))
     }
 
     /// Processes a line from the worker.
@@ -60,14 +60,14 @@ impl WorkerProtocol {
     /// # Errors
     /// If the line is invalid. The worker is then unusable.
     pub fn receive(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
-        let invalid = |line: &dyn std::fmt::Display| ConversationError::InvalidLine(line.to_string());
-        match serde_json::from_str(line).map_err(|error| invalid(&error))? {
+        let invalid_line = |reason: &dyn std::fmt::Display| ConversationError::InvalidLine(reason.to_string());
+        match serde_json::from_str(line).map_err(|error| invalid_line(&error))? {
             ResponseLine::Hello { wire: WIRE_VERSION } if !self.has_greeted => {
                 self.has_greeted = true;
                 Ok(WorkerEvent::Alive)
             }
             ResponseLine::Hello { wire } if !self.has_greeted => Err(ConversationError::Version(wire)),
-            ResponseLine::StillAt(number) if self.open_requests.front().is_some_and(|open| open.0 == number) => {
+            ResponseLine::Busy(number) if self.open_requests.front().is_some_and(|open| open.0 == number) => {
                 Ok(WorkerEvent::Alive)
             }
             ResponseLine::Replied { number, reply, memory }
@@ -77,11 +77,11 @@ impl WorkerProtocol {
                 self.memory = memory;
                 Ok(WorkerEvent::Reply(number, reply))
             }
-            response => Err(invalid(&format!("{response:?}").chars().take(200).collect::<String>())),
+            response => Err(invalid_line(&format!("{response:?}").chars().take(200).collect::<String>())),
         }
     }
 
-    /// Returns the execution of the oldest open request, if any. That execution is the reason if a worker ends or
+    /// Returns the execution of the oldest open request, if any. That execution is the cause if a worker exits or
     /// becomes silent. All others can continue on other workers, by their histories.
     #[must_use]
     pub fn busy_with(&self) -> Option<Option<u64>> {
@@ -101,8 +101,8 @@ pub enum WorkerError {
     /// The worker ran out of memory.
     #[error("the worker ran out of memory")]
     Memory,
-    /// The worker ended for another reason.
-    #[error("the worker ended ({0})")]
+    /// The worker exited for another reason.
+    #[error("the worker exited ({0})")]
     Ended(ExitStatus),
     /// The worker violated the protocol.
     #[error(transparent)]

@@ -3,18 +3,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Something that a file declares.
+/// A workflow, node or graph that a file declares.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Declaration {
-    /// Its id: a letter, then letters, digits, `_` and `-`. Unique within the file.
+    /// Id of the declaration: a letter, then letters, digits, `_` and `-`. Unique within the file.
     pub id: String,
-    /// The kind.
+    /// Kind of the declaration.
     pub kind: Kind,
-    /// The function behind a workflow or a function node.
+    /// Name of the function of a workflow or function node.
     pub function: Option<String>,
-    /// The description: as given, else the function's docstring.
+    /// Description of the declaration, by default the docstring of its function.
     pub description: Option<String>,
-    /// Data of its author.
+    /// Arbitrary data from the author.
     pub metadata: Value,
     /// All other arguments of the declaration, unchecked. Nodes and graphs appear as their ids.
     pub settings: Map<String, Value>,
@@ -35,7 +35,7 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &[Self] = &[$( Self::$kind, )*];
 
-            /// Returns the word for the kind; for nodes, the word for their type.
+            /// Returns the name of the kind; for nodes, the name of their type.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -55,7 +55,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A function that runs execute.
+    /// A function that a run executes.
     Workflow = "workflow", "Workflow";
     /// A function as a node.
     Function = "function", "FunctionNode";
@@ -67,7 +67,7 @@ kinds! {
     Http = "http", "HttpNode";
     /// A tool of an MCP server.
     Mcp = "mcp", "McpNode";
-    /// A question to a model.
+    /// A request to a language model.
     Llm = "llm", "LLMNode";
     /// A graph, with its `steps` among the settings.
     Graph = "graph", "Graph";

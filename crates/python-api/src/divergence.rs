@@ -14,7 +14,7 @@ pub struct Divergence {
     pub recorded: Option<Call>,
     /// The call of the function at this position. `None`: no further call.
     pub asked: Option<Call>,
-    /// Description of the function's state, shown if it makes no call.
+    /// Description of the function's state, displayed if it makes no call.
     pub instead: String,
 }
 

@@ -9,11 +9,11 @@ use crate::failure::Failure;
 /// The initial values of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// The workflow or function node.
+    /// Id of the workflow or function node.
     pub id: String,
-    /// `ctx.input`
+    /// Value of `ctx.input`.
     pub input: Value,
-    /// `ctx.params`
+    /// Value of `ctx.params`.
     pub params: Map<String, Value>,
     /// Start time of the owner of the execution, in seconds since 1970 in UTC: `created_at` of declarations.
     #[serde(default, skip_serializing_if = "Option::is_none")]

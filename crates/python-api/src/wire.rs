@@ -29,44 +29,45 @@ pub const MAX_LINE_BYTES: u64 = 256 << 20;
 pub struct RequestLine {
     /// Number of the request, which the reply repeats.
     pub number: u64,
-    /// The request.
-    pub ask: Ask,
+    /// The request itself.
+    #[serde(rename = "ask")]
+    pub request: Request,
 }
 
 /// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum Request {
     /// Read the declarations of this file. → [`Reply::Declares`] or [`Reply::Refused`]
     Load {
-        /// The name in failures.
+        /// Name of the file in failures.
         file: String,
-        /// The text.
+        /// Text of the file.
         text: String,
     },
     /// Begin an execution, or restore it from its history. → [`Reply::Progressed`], [`Reply::Refused`] or
     /// [`Reply::Diverged`]
     Begin(Box<Begin>),
-    /// Answer a call. → [`Reply::Progressed`] or [`Reply::Unknown`]. A waiting state in the reply has no calls: there
+    /// Answer a call. → [`Reply::Progressed`] or [`Reply::Unknown`]. A waiting state in the reply omits its calls: there
     /// may be thousands, and the client knows them
     Answer {
-        /// The execution.
+        /// Number of the execution.
         execution: u64,
-        /// The call's ordinal.
+        /// Ordinal of the call.
         ordinal: u64,
-        /// The answer.
+        /// The answer to the call.
         answer: Answer,
     },
-    /// Leave a call to the execution itself. → The same replies as for an answer
+    /// Let the execution answer a call itself. → The same replies as for an answer
     Inline {
-        /// The execution.
+        /// Number of the execution.
         execution: u64,
-        /// The call's ordinal.
+        /// Ordinal of the call.
         ordinal: u64,
     },
     /// Forget an execution that has not ended. → [`Reply::Forgotten`]
     Forget {
-        /// The execution.
+        /// Number of the execution.
         execution: u64,
     },
 }
@@ -74,21 +75,21 @@ pub enum Ask {
 /// An execution to begin or to restore.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
-    /// The client's number for it.
+    /// Number of the execution, chosen by the client.
     pub execution: u64,
-    /// The name of its file in failures.
+    /// Name of the file in failures.
     pub file: String,
-    /// The text of the file.
+    /// Text of the file.
     pub text: String,
-    /// The initial values.
+    /// Initial values of the execution.
     pub start: Start,
-    /// The limits.
+    /// Limits of the execution.
     pub limits: Limits,
-    /// The recorded history, empty for a new one.
+    /// Recorded history; empty for a new execution.
     pub history: Vec<Entry>,
 }
 
-impl Ask {
+impl Request {
     /// Returns the execution of the request.
     #[must_use]
     pub fn execution(&self) -> Option<u64> {
@@ -111,13 +112,14 @@ pub enum ResponseLine {
         /// The worker's version of the protocol.
         wire: u32,
     },
-    /// The worker is alive and still busy with this request.
-    StillAt(u64),
+    /// The worker is still busy with the request of this number.
+    #[serde(rename = "still_at")]
+    Busy(u64),
     /// The reply to a request.
     Replied {
         /// Number of the request.
         number: u64,
-        /// The answer.
+        /// The reply to it.
         reply: Reply,
         /// Memory in use by the worker, in bytes.
         memory: usize,
@@ -136,13 +138,13 @@ pub enum Reply {
     Refused(Failure),
     /// The function does not follow its history.
     Diverged(Box<Divergence>),
-    /// The worker does not have the execution.
+    /// The worker has no such execution.
     Unknown,
     /// The execution is forgotten, if it was known.
     Forgotten,
 }
 
-/// Reads a line. Returns `None` at the end.
+/// Reads a line. Returns `None` at the end of the stream.
 ///
 /// # Errors
 /// If reading fails, or the line is too long.
@@ -173,18 +175,18 @@ mod tests {
 
     use super::*;
 
-    /// The values of one field in every line.
-    fn field(golden: &str, field_of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
+    /// Returns the values of one field as lines.
+    fn field_lines(golden: &str, field_of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
         let lines = golden.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.filter_map(|line| field_of(&line).map(|value| format!("{value}\n"))).collect()
     }
 
     #[test]
     fn messages_match_the_golden_files() {
-        let (asked, said) = (include_str!("../golden/asked.jsonl"), include_str!("../golden/said.jsonl"));
-        check_struct::<RequestLine>(asked);
-        check_enum::<Ask>(&field(asked, |line| line.get("ask")), Tag::Outside);
-        check_enum::<ResponseLine>(said, Tag::Outside);
-        check_enum::<Reply>(&field(said, |line| line.get("replied")?.get("reply")), Tag::Outside);
+        let (requests, responses) = (include_str!("../golden/asked.jsonl"), include_str!("../golden/said.jsonl"));
+        check_struct::<RequestLine>(requests);
+        check_enum::<Request>(&field_lines(requests, |line| line.get("ask")), Tag::Outside);
+        check_enum::<ResponseLine>(responses, Tag::Outside);
+        check_enum::<Reply>(&field_lines(responses, |line| line.get("replied")?.get("reply")), Tag::Outside);
     }
 }

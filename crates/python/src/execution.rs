@@ -16,7 +16,7 @@ use crate::interpreter::{Arrival, Paused, RequestError, Resume, Step, Stop};
 use crate::program::Program;
 use crate::value::text_bytes;
 
-/// One execution. To end it early, drop it.
+/// One execution. Drop it to end it early.
 pub struct Execution {
     phase: ExecutionPhase,
     /// The number of the last call.
@@ -35,12 +35,12 @@ pub struct Execution {
     is_cancelling: bool,
     /// Calls that the cancellation interrupted, for the next progress.
     cancelled_calls: Vec<u64>,
-    /// The number under which the program awaits the end of all other waits: its function has ended, and functions that
-    /// it gathered may still clean up.
-    rest_number: Option<u32>,
-    /// Maximum number of awaited numbers besides those of open calls and `rest_number`.
+    /// The number under which the program awaits the end of all other waits: its function has ended, and gathered
+    /// functions may still be cleaning up.
+    cleanup_number: Option<u32>,
+    /// Maximum number of awaited numbers besides those of open calls and `cleanup_number`.
     stray_count: usize,
-    /// True if progress lists the awaited calls.
+    /// True if [`Progress`] lists the awaited calls.
     lists_waits: bool,
     state: State,
 }
@@ -63,7 +63,7 @@ enum ExecutionPhase {
         numbers: Vec<u32>,
         paused: Box<dyn Paused>,
     },
-    Over,
+    Ended,
 }
 
 impl Execution {
@@ -76,7 +76,7 @@ impl Execution {
     /// Begins an execution. `is_cancelled` is true if its history cancels it: its end then awaits gathered functions.
     fn begin_as(program: &Program, start: &Start, limits: &Limits, is_cancelled: bool) -> (Self, Progress) {
         let mut execution = Self {
-            phase: ExecutionPhase::Over,
+            phase: ExecutionPhase::Ended,
             last_ordinal: 0,
             max_calls: limits.calls,
             sent_bytes: 0,
@@ -86,7 +86,7 @@ impl Execution {
             early_inputs: VecDeque::new(),
             is_cancelling: false,
             cancelled_calls: Vec::new(),
-            rest_number: None,
+            cleanup_number: None,
             stray_count: 0,
             lists_waits: true,
             state: State::Waiting(Vec::new()),
@@ -94,18 +94,19 @@ impl Execution {
         let mut calls = Vec::new();
         if program.entry(&start.id).is_some() {
             let Start { id, input, params, at } = start;
-            let given = json!({ "id": id, "input": input, "params": params, "at": at, "cancelled": is_cancelled });
-            let step = program.compiled().start(&given, limits);
+            let initial_value =
+                json!({ "id": id, "input": input, "params": params, "at": at, "cancelled": is_cancelled });
+            let step = program.compiled().start(&initial_value, limits);
             execution.run(step, &mut calls);
         } else {
-            let message = format!("no workflow and no function node '{}' is declared in the file", start.id);
+            let message = format!("the file declares no workflow or function node '{}'", start.id);
             execution.end(State::Failed(Failure::new(FailureKind::Unknown, "LookupError", message)));
         }
         let progress = execution.progress(calls);
         (execution, progress)
     }
 
-    /// Answers a call. Ignored if the call has an answer already, was abandoned or never existed.
+    /// Answers a call. Does nothing if the call has an answer already, was abandoned or never existed.
     pub fn answer(&mut self, ordinal: u64, answer: Answer) -> Progress {
         self.supply_input(ordinal, EarlyInput::Answer(answer))
     }
@@ -121,7 +122,7 @@ impl Execution {
     fn supply_input(&mut self, ordinal: u64, input: EarlyInput) -> Progress {
         let mut calls = Vec::new();
         if self.open_calls.contains_key(&ordinal) && !self.early_inputs.iter().any(|(early, _)| *early == ordinal) {
-            match (std::mem::replace(&mut self.phase, ExecutionPhase::Over), input) {
+            match (std::mem::replace(&mut self.phase, ExecutionPhase::Ended), input) {
                 (ExecutionPhase::Stopped { ordinal: stopped, paused }, EarlyInput::Answer(answer))
                     if stopped == ordinal =>
                 {
@@ -141,7 +142,7 @@ impl Execution {
                     let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                     self.run(step, &mut calls);
                 }
-                (ExecutionPhase::Over, _) => {}
+                (ExecutionPhase::Ended, _) => {}
             }
         }
         self.progress(calls)
@@ -153,7 +154,7 @@ impl Execution {
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.is_cancelling = true;
-        match std::mem::replace(&mut self.phase, ExecutionPhase::Over) {
+        match std::mem::replace(&mut self.phase, ExecutionPhase::Ended) {
             ExecutionPhase::Waiting { numbers, paused } => {
                 let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                 self.run(step, &mut calls);
@@ -171,10 +172,10 @@ impl Execution {
 
     /// Compresses the execution for a long wait, which takes about 100 µs. Nothing else changes.
     pub fn park(&mut self) {
-        self.phase = match std::mem::replace(&mut self.phase, ExecutionPhase::Over) {
+        self.phase = match std::mem::replace(&mut self.phase, ExecutionPhase::Ended) {
             ExecutionPhase::Stopped { ordinal, paused } => ExecutionPhase::Stopped { ordinal, paused: paused.park() },
             ExecutionPhase::Waiting { numbers, paused } => ExecutionPhase::Waiting { numbers, paused: paused.park() },
-            ExecutionPhase::Over => ExecutionPhase::Over,
+            ExecutionPhase::Ended => ExecutionPhase::Ended,
         };
     }
 
@@ -215,9 +216,9 @@ impl Execution {
         }
         match &mut execution.phase {
             ExecutionPhase::Stopped { paused, .. } | ExecutionPhase::Waiting { paused, .. } => {
-                paused.allow(limits.time);
+                paused.set_time_limit(limits.time);
             }
-            ExecutionPhase::Over => {}
+            ExecutionPhase::Ended => {}
         }
         let progress = Progress { calls: new_calls.into(), abandoned: Vec::new(), state: execution.state.clone() };
         Ok((execution, progress))
@@ -238,16 +239,16 @@ impl Execution {
             }
             step = match stop {
                 Stop::Called { paused, .. } if self.last_ordinal >= self.max_calls => {
-                    let most = self.max_calls;
-                    paused.resume(Resume::Abort(&format!("{TOO_MANY} of {most} calls")))
+                    let limit = self.max_calls;
+                    paused.resume(Resume::Abort(&format!("{TOO_MANY_CALLS} of {limit} calls")))
                 }
                 Stop::Called { paused, .. } if self.sent_bytes > self.max_sent_bytes => {
-                    let most = self.max_sent_bytes >> 10;
-                    paused.resume(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
+                    let limit = self.max_sent_bytes >> 10;
+                    paused.resume(Resume::Abort(&format!("{TOO_MANY_BYTES} of {limit} KiB")))
                 }
                 Stop::Called { number, arguments, paused } => match arguments.and_then(parse_request) {
                     Err(error) => paused.resume(Resume::Raise { exception: "TypeError", message: &error.to_string() }),
-                    // The program waits for the second answer to a call.
+                    // The program waits for the answer to a call that it executes itself.
                     Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
                             self.open_calls.insert(of, number);
@@ -257,7 +258,7 @@ impl Execution {
                         paused.resume(Resume::Later)
                     }
                     Ok(Request::Rest) => {
-                        self.rest_number = Some(number);
+                        self.cleanup_number = Some(number);
                         paused.resume(Resume::Later)
                     }
                     Ok(Request::Call { within, kind }) => {
@@ -297,11 +298,11 @@ impl Execution {
                         },
                     )),
                     None if !self.waits_for_others(&numbers) => {
-                        if let Some(number) = self.rest_number.take() {
+                        if let Some(number) = self.cleanup_number.take() {
                             step = paused.resume(Resume::Arrived(number, Arrival::Value(&Value::Null)));
                             continue;
                         }
-                        let message = "the function waits for something that nobody was asked for";
+                        let message = "the function waits, but none of its calls is open";
                         self.end(State::Failed(Failure::new(FailureKind::Stuck, "RuntimeError", message)));
                         return;
                     }
@@ -311,8 +312,8 @@ impl Execution {
                     }
                 },
                 Stop::Returned(Ok(result)) if text_bytes(&result) > self.max_sent_bytes => {
-                    let most = self.max_sent_bytes >> 10;
-                    let message = format!("the result is larger than its limit of {most} KiB");
+                    let limit = self.max_sent_bytes >> 10;
+                    let message = format!("the result is larger than its limit of {limit} KiB");
                     return self.end(State::Failed(Failure::new(FailureKind::Told, "ValueError", message)));
                 }
                 Stop::Returned(Ok(result)) => return self.end(State::Completed(result)),
@@ -322,18 +323,18 @@ impl Execution {
                     return self.end(State::Failed(failure));
                 }
                 Stop::Failed(mut failure) => {
-                    if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_MANY) {
+                    if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_MANY_CALLS) {
                         failure.kind = FailureKind::Calls;
-                    } else if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_LONG) {
+                    } else if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_MANY_BYTES) {
                         failure.kind = FailureKind::Told;
                     }
                     if failure.frames.is_empty() {
                         // The interpreter does not report where it stopped; this is the best approximation.
-                        let place = match self.last_ordinal {
+                        let position = match self.last_ordinal {
                             0 => "before its first call".to_owned(),
                             last_ordinal => format!("after call {last_ordinal}"),
                         };
-                        failure.message = format!("{} ({place})", failure.message);
+                        failure.message = format!("{} ({position})", failure.message);
                     }
                     return self.end(State::Failed(failure));
                 }
@@ -364,9 +365,9 @@ impl Execution {
         self.is_cancelling = false;
         self.early_inputs.clear();
         let inlined = &self.inlined;
-        let take_interrupted =
+        let interrupted =
             self.open_calls.extract_if(.., |ordinal, number| !inlined.contains(ordinal) && is_in(numbers, *number));
-        let (ordinals, numbers): (Vec<u64>, Vec<u32>) = take_interrupted.unzip();
+        let (ordinals, numbers): (Vec<u64>, Vec<u32>) = interrupted.unzip();
         self.cancelled_calls.extend(ordinals);
         numbers
     }
@@ -377,7 +378,7 @@ impl Execution {
     }
 
     fn end(&mut self, state: State) {
-        self.phase = ExecutionPhase::Over;
+        self.phase = ExecutionPhase::Ended;
         self.early_inputs.clear();
         self.inlined.clear();
         self.state = state;
@@ -386,7 +387,7 @@ impl Execution {
     fn progress(&mut self, calls: Vec<Call>) -> Progress {
         let mut abandoned = self.take_abandoned();
         abandoned.append(&mut self.cancelled_calls);
-        if !matches!(self.phase, ExecutionPhase::Over) {
+        if !matches!(self.phase, ExecutionPhase::Ended) {
             self.state = State::Waiting(if self.lists_waits { self.waits() } else { Vec::new() });
         }
         Progress { calls, abandoned, state: self.state.clone() }
@@ -397,15 +398,15 @@ impl Execution {
         let is_awaited = |number: &u32| match &self.phase {
             ExecutionPhase::Stopped { .. } => true,
             ExecutionPhase::Waiting { numbers, .. } => is_in(numbers, *number),
-            ExecutionPhase::Over => false,
+            ExecutionPhase::Ended => false,
         };
         let none_is_abandoned = match &self.phase {
             ExecutionPhase::Stopped { .. } => true,
             // With this many awaited numbers, all open calls are awaited. This avoids a search for each of thousands.
             ExecutionPhase::Waiting { numbers, .. } => {
-                numbers.len() >= self.open_calls.len() + usize::from(self.rest_number.is_some()) + self.stray_count
+                numbers.len() >= self.open_calls.len() + usize::from(self.cleanup_number.is_some()) + self.stray_count
             }
-            ExecutionPhase::Over => self.open_calls.is_empty(),
+            ExecutionPhase::Ended => self.open_calls.is_empty(),
         };
         if none_is_abandoned {
             return Vec::new();
@@ -425,7 +426,7 @@ impl Execution {
     }
 
     /// Omits the awaited calls from all further progress. The caller knows them, and every answer would list thousands.
-    pub(crate) fn leave_out_waits(&mut self) {
+    pub(crate) fn omit_waits(&mut self) {
         self.lists_waits = false;
     }
 }
@@ -436,10 +437,10 @@ fn is_in(numbers: &[u32], number: u32) -> bool {
 }
 
 /// Beginning of the failure's message if a function makes too many calls.
-const TOO_MANY: &str = "the function asked and told more than its limit";
+const TOO_MANY_CALLS: &str = "the function made more calls than its limit";
 
 /// Beginning of the failure's message if a function sends too many bytes before an answer.
-const TOO_LONG: &str = "the function asked and told more before it was answered than its limit";
+const TOO_MANY_BYTES: &str = "the function sent more data before an answer than its limit";
 
 /// A request of the prelude.
 enum Request {

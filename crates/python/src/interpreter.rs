@@ -14,27 +14,27 @@ use crate::value::JsonError;
 
 /// A file, compiled and ready to be run any number of times.
 pub(crate) trait Compiled {
-    /// Runs the program up to its first stop. `given` is its initial value.
-    fn start(&self, given: &Value, limits: &Limits) -> Step;
+    /// Runs the program up to its first stop.
+    fn start(&self, initial_value: &Value, limits: &Limits) -> Step;
 }
 
 /// A paused program.
 pub(crate) trait Paused: Send {
     /// Runs the program up to its next stop.
-    fn resume(self: Box<Self>, how: Resume<'_>) -> Step;
+    fn resume(self: Box<Self>, resume: Resume<'_>) -> Step;
 
-    /// Sets the time that the program may compute between two calls, from its next call on.
-    fn allow(&mut self, time: Duration);
+    /// Sets the maximum computing time between two calls, beginning with the next call.
+    fn set_time_limit(&mut self, time: Duration);
 
     /// Compresses the program during its pause. It can still be resumed.
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 
-/// Way to resume a program.
+/// How to resume a program.
 pub(crate) enum Resume<'a> {
     /// The call returns this value.
     Return(&'a Value),
-    /// The call raises this.
+    /// The call raises this exception.
     Raise {
         /// The name of the exception.
         exception: &'a str,
@@ -62,7 +62,7 @@ pub(crate) enum Arrival<'a> {
     Inline(u64),
 }
 
-/// Reason why a call made by a function is invalid, for the author of the function.
+/// Error in a call of a function, for its author.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     /// The function called the host without its context.
@@ -78,7 +78,7 @@ pub(crate) enum RequestError {
         parameter: String,
         /// The method of the context.
         call: String,
-        /// The reason.
+        /// The cause.
         cause: JsonError,
     },
     /// The parameters do not fit the call.
@@ -98,14 +98,14 @@ pub(crate) struct Step {
 pub(crate) enum Stop {
     /// The function makes a call.
     Called {
-        /// The number of an answer that comes later.
+        /// The number of an answer that arrives later.
         number: u32,
-        /// The arguments, or the reason why they are not JSON.
+        /// The arguments, or an error if they are not JSON.
         arguments: Result<Value, RequestError>,
         /// The paused program.
         paused: Box<dyn Paused>,
     },
-    /// All tasks of the program wait, for at least one of these calls.
+    /// All tasks of the program wait for at least one of these calls.
     Waiting {
         /// The numbers of calls, in order.
         numbers: Vec<u32>,

@@ -28,23 +28,19 @@ impl Program {
         let compiled = Rc::new(MontyProgram::compile(&source, &PRELUDE, &source.runnable())?);
         let raw_declarations = match compiled.start(&Value::Null, &Limits::default()).stop {
             Stop::Returned(raw_declarations) => raw_declarations.map_err(|error| {
-                Failure::new(
-                    FailureKind::NotJson,
-                    "TypeError",
-                    format!("a declaration of {file} cannot be kept: {error}"),
-                )
+                Failure::new(FailureKind::NotJson, "TypeError", format!("a declaration in {file} is not JSON: {error}"))
             })?,
             Stop::Failed(failure) => return Err(failure),
             Stop::Called { .. } | Stop::Waiting { .. } => {
-                let message = "a file only declares; what asks for something belongs into a function";
+                let message = "code outside of functions cannot make calls; move them into a function";
                 return Err(Failure::new(FailureKind::Stuck, "RuntimeError", message));
             }
         };
         let raw_declarations: Vec<RawDeclaration> = serde_json::from_value(raw_declarations).map_err(|error| {
-            Failure::new(FailureKind::Raised, "TypeError", format!("a declaration of {file} is not right: {error}"))
+            Failure::new(FailureKind::Raised, "TypeError", format!("a declaration in {file} is invalid: {error}"))
         })?;
         let declarations =
-            raw_declarations.into_iter().map(|raw_declarations| to_declaration(&source, raw_declarations)).collect();
+            raw_declarations.into_iter().map(|raw_declaration| to_declaration(&source, raw_declaration)).collect();
         Ok(Self { compiled, declarations })
     }
 
@@ -57,9 +53,8 @@ impl Program {
     /// Returns the executable workflow or function node of this id.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Declaration> {
-        let is_executable =
-            |to_declaration: &&Declaration| matches!(to_declaration.kind, Kind::Workflow | Kind::Function);
-        self.declarations.iter().filter(is_executable).find(|to_declaration| to_declaration.id == id)
+        let is_executable = |declaration: &&Declaration| matches!(declaration.kind, Kind::Workflow | Kind::Function);
+        self.declarations.iter().filter(is_executable).find(|declaration| declaration.id == id)
     }
 
     pub(crate) fn compiled(&self) -> &dyn Compiled {
@@ -76,7 +71,7 @@ fn to_declaration(source: &Source, declaration: RawDeclaration) -> Declaration {
     Declaration { id, kind, function, description, metadata, settings, line }
 }
 
-/// A declaration as the prelude prints it.
+/// A declaration as the prelude returns it.
 #[derive(Deserialize)]
 struct RawDeclaration {
     id: String,

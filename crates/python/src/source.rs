@@ -15,8 +15,7 @@ use steplatch_python_api::{Failure, FailureKind, Frame, Kind};
 
 /// The code that precedes every file: `prelude.py`, with the functions that declare nodes.
 pub(crate) static PRELUDE: LazyLock<String> = LazyLock::new(|| {
-    let (before, after) =
-        include_str!("prelude.py").split_once(NODES_MARKER).expect("the prelude has a place for them");
+    let (before, after) = include_str!("prelude.py").split_once(NODES_MARKER).expect("the prelude contains the marker");
     let kinds = Kind::ALL.iter().filter(|kind| kind.has_only_settings());
     let functions = kinds.map(|kind| {
         let (class, word) = (kind.class(), kind.word());
@@ -29,7 +28,7 @@ pub(crate) static PRELUDE: LazyLock<String> = LazyLock::new(|| {
     [before, &functions.join("\n\n"), after].concat()
 });
 
-/// The line of the prelude that these functions replace.
+/// The line of the prelude that the functions of nodes replace.
 const NODES_MARKER: &str =
     "# NODES: `source.rs` puts a function here for each kind of node with settings only, as `BashNode`.\n";
 
@@ -59,7 +58,7 @@ const AVAILABLE_MODULES: [&str; 18] = [
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Function {
     /// True if this function, or another one of its name, accepts a call with exactly one argument.
-    pub(crate) takes_one: bool,
+    pub(crate) accepts_one_argument: bool,
     pub(crate) docstring: Option<String>,
     pub(crate) line: u32,
 }
@@ -129,8 +128,8 @@ impl Source {
 
     /// Returns the facts about functions that the prelude needs.
     pub(crate) fn functions(&self) -> Value {
-        let about = |function: &Function| json!({ "takes_one": function.takes_one, "docstring": function.docstring });
-        self.functions.iter().map(|(name, function)| (name.clone(), about(function))).collect()
+        let facts = |function: &Function| json!({ "takes_one": function.accepts_one_argument, "docstring": function.docstring });
+        self.functions.iter().map(|(name, function)| (name.clone(), facts(function))).collect()
     }
 
     /// Returns the last function of this name.
@@ -152,16 +151,16 @@ impl Source {
 
     fn frame_at(&self, range: TextRange) -> Frame {
         // An error at the end of a file is on its last line.
-        let last = self.text.trim_end().len();
-        let (line, column) = self.position(range.start().to_usize().min(last));
+        let text_end = self.text.trim_end().len();
+        let (line, column) = self.position(range.start().to_usize().min(text_end));
         let (end, to) = self.position(range.end().to_usize());
         self.make_frame(line, column, Some(if end == line { to } else { u32::MAX }), None)
     }
 
     fn make_frame(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Frame {
-        let whole = self.line(line);
-        let text = whole.trim_start();
-        let indentation = (whole.chars().count() - text.chars().count()) as u32;
+        let full_line = self.line(line);
+        let text = full_line.trim_start();
+        let indentation = (full_line.chars().count() - text.chars().count()) as u32;
         let text = text.trim_end();
         let length = text.chars().count() as u32;
         let marked = to.map(|to| {
@@ -263,10 +262,11 @@ impl SourceVisitor<'_> {
             },
             _ => None,
         };
-        let known = self.source.functions.get(definition.name.as_str());
+        let previous = self.source.functions.get(definition.name.as_str());
         let function = Function {
-            // Several functions may have one name: the call decides between them.
-            takes_one: takes_one(&definition.parameters) || known.is_some_and(|known| known.takes_one),
+            // Several functions may have the same name; which one is called is known only at run time.
+            accepts_one_argument: accepts_one_argument(&definition.parameters)
+                || previous.is_some_and(|previous| previous.accepts_one_argument),
             docstring: docstring.filter(|text| !text.is_empty()),
             line: self.source.position(definition.name.range().start().to_usize()).0,
         };
@@ -279,8 +279,8 @@ impl SourceVisitor<'_> {
         if !Kind::ALL.iter().any(|kind| kind.class() == name.id.as_str()) {
             return;
         }
-        let named = call.arguments.keywords.iter().find(|keyword| keyword.arg.as_deref() == Some("id"));
-        if let Some(Expr::StringLiteral(id)) = named.map(|keyword| &keyword.value).or(call.arguments.args.first()) {
+        let keyword = call.arguments.keywords.iter().find(|keyword| keyword.arg.as_deref() == Some("id"));
+        if let Some(Expr::StringLiteral(id)) = keyword.map(|keyword| &keyword.value).or(call.arguments.args.first()) {
             let line = self.source.position(call.range().start().to_usize()).0;
             self.source.declared_lines.entry(id.value.to_str().to_owned()).or_insert(line);
         }
@@ -294,7 +294,7 @@ impl SourceVisitor<'_> {
             "__getitem__" => "_getitem",
             _ => return,
         };
-        // The target must contain no other rewritten part.
+        // No other rewrite may overlap the target.
         let mut target = &*method.value;
         while let Expr::Attribute(part) = target {
             target = &part.value;
@@ -318,18 +318,18 @@ impl SourceVisitor<'_> {
     /// Removes names that every file has from an import of `asyncio`.
     fn rewrite_asyncio_import(&mut self, import: &StmtImportFrom) {
         let mut kept_names = Vec::new();
-        let mut is_whole = true;
+        let mut is_unchanged = true;
         for name in &import.names {
             match (name.name.as_str(), &name.asname) {
                 ("gather" | "run", asname) => {
                     let renamed = asname.as_ref().map(|asname| format!(" as {asname}")).unwrap_or_default();
                     kept_names.push(format!("{}{renamed}", name.name));
                 }
-                ("CancelledError" | "TimeoutError", None) => is_whole = false,
+                ("CancelledError" | "TimeoutError", None) => is_unchanged = false,
                 (other, _) => self.check_asyncio_name(other, name.range),
             }
         }
-        if is_whole || self.unsupported.is_some() {
+        if is_unchanged || self.unsupported.is_some() {
             return;
         }
         let kept_names = kept_names.join(", ");
@@ -344,14 +344,14 @@ impl SourceVisitor<'_> {
         let text = &self.source.text[import.range.start().to_usize()..import.range.end().to_usize()];
         let available_chars = text.split('\n').next().unwrap_or_default().chars().count();
         if replacement.chars().count() > available_chars {
-            let message = "an import of this module has to stand on one line".to_owned();
+            let message = "an import of this module must be on one line".to_owned();
             self.unsupported.get_or_insert((import.range, message));
         } else {
             self.replace_in_place(import.range, replacement);
         }
     }
 
-    /// Checks an imported module: a function that runs for a day should not fail late because a module is missing.
+    /// Checks an imported module, so that a long-running function does not fail late because a module is missing.
     fn check_module(&mut self, module: &str, range: TextRange) {
         let first = module.split('.').next().unwrap_or_default();
         if self.may_be_missing || AVAILABLE_MODULES.contains(&first) {
@@ -390,8 +390,9 @@ impl SourceVisitor<'_> {
     /// Replaces the text of `range`, padded to its length in characters, so that lines and columns stay.
     fn replace_in_place(&mut self, range: TextRange, replacement: &str) {
         let before = &self.source.text[range.start().to_usize()..range.end().to_usize()];
-        let mut given = replacement.chars();
-        let after = before.chars().map(|old| if old == '\n' { '\n' } else { given.next().unwrap_or(' ') }).collect();
+        let mut replacement = replacement.chars();
+        let after =
+            before.chars().map(|old| if old == '\n' { '\n' } else { replacement.next().unwrap_or(' ') }).collect();
         self.source.changes.push((range, after));
     }
 }
@@ -403,7 +404,7 @@ fn is_own_import(import: &StmtImportFrom) -> bool {
     import.level == 0 && (module == "steplatch" || module == "nerve" || module.starts_with("nerve."))
 }
 
-fn takes_one(parameters: &Parameters) -> bool {
+fn accepts_one_argument(parameters: &Parameters) -> bool {
     let positional = || parameters.posonlyargs.iter().chain(&parameters.args);
     let required = positional().filter(|parameter| parameter.default.is_none()).count();
     let possible = positional().count() > 0 || parameters.vararg.is_some();
@@ -413,10 +414,10 @@ fn takes_one(parameters: &Parameters) -> bool {
 /// Removes the indentation of a docstring, as Python's `inspect.cleandoc` does.
 fn clean_docstring(text: &str) -> String {
     let indentation = |line: &str| line.len() - line.trim_start().len();
-    let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty()).map(indentation).min().unwrap_or(0);
+    let common = text.lines().skip(1).filter(|line| !line.trim().is_empty()).map(indentation).min().unwrap_or(0);
     let lines = text
         .lines()
         .enumerate()
-        .map(|(at, line)| if at == 0 { line.trim_start() } else { line.get(rest..).unwrap_or_default() }.trim_end());
+        .map(|(at, line)| if at == 0 { line.trim_start() } else { line.get(common..).unwrap_or_default() }.trim_end());
     lines.collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned()
 }

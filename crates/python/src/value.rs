@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 /// Maximum nesting depth of a value. JSON readers accept up to 128 levels, and a message contains the value.
 const MAX_DEPTH: usize = 100;
 
-/// Reason why a value is not JSON.
+/// Error of a value that is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonError {
     /// The value has too many levels.
@@ -16,7 +16,7 @@ pub(crate) enum JsonError {
     /// The whole value has another type.
     #[error("it is {found}")]
     Whole {
-        /// The type or the value, and how to convert it; at most 200 characters.
+        /// Type or value, and how to convert it; at most 200 characters.
         found: String,
     },
     /// A part of the value has another type.
@@ -24,7 +24,7 @@ pub(crate) enum JsonError {
     Part {
         /// The keys and indexes that lead to the part, as Python spells them.
         place: String,
-        /// The type or the value, and how to convert it; at most 200 characters.
+        /// Type or value, and how to convert it; at most 200 characters.
         found: String,
     },
 }
@@ -98,7 +98,7 @@ fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Valu
     }
 }
 
-fn json_error(path: &[Part<'_>], what: &str) -> Result<Value, JsonError> {
+fn json_error(path: &[Part<'_>], found: &str) -> Result<Value, JsonError> {
     let mut place = String::new();
     for part in path {
         match part {
@@ -106,7 +106,7 @@ fn json_error(path: &[Part<'_>], what: &str) -> Result<Value, JsonError> {
             Part::Index(index) => place.push_str(&format!("[{index}]")),
         }
     }
-    let found = what.chars().take(200).collect();
+    let found = found.chars().take(200).collect();
     Err(if place.is_empty() { JsonError::Whole { found } } else { JsonError::Part { place, found } })
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use monty_types::LIVE_MEMORY;
 use steplatch_python_api::wire::{
-    Ask, Begin, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, encode_line, read_line,
+    Begin, OUT_OF_MEMORY, Reply, Request, RequestLine, ResponseLine, WIRE_VERSION, encode_line, read_line,
 };
 use steplatch_python_api::{Failure, Progress, State};
 
@@ -22,7 +22,7 @@ use crate::program::Program;
 /// [`OUT_OF_MEMORY`] if the program would exceed a limit.
 pub use monty_alloc::LimitedAllocator as Allocator;
 
-// The client has no interpreter, so the wire has the exit code of its allocator as a number.
+// The client does not depend on the interpreter, so the wire format defines the exit code of its allocator as a number.
 const _: () = assert!(OUT_OF_MEMORY == monty_types::OOM_EXIT_CODE);
 
 /// Stack size of the executing thread: several times the need of the deepest allowed recursion.
@@ -44,13 +44,13 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// If reading or writing fails, a line is invalid, or the process does not count its memory.
 pub fn serve(input: impl Read + Send, output: impl Write + Send, memory: usize) -> io::Result<()> {
     monty_alloc::set_limit(Some(memory), false)
-        .map_err(|_| io::Error::other("a worker's process needs steplatch_python::worker::Allocator"))?;
+        .map_err(|_| io::Error::other("a worker process must use steplatch_python::worker::Allocator"))?;
     thread::scope(|scope| {
-        let serving = thread::Builder::new()
+        let executor = thread::Builder::new()
             .name("executions".to_owned())
             .stack_size(STACK_BYTES)
             .spawn_scoped(scope, || Worker::new(output).serve(input))?;
-        serving.join().unwrap_or_else(|_| Err(io::Error::other("the interpreter panicked")))
+        executor.join().unwrap_or_else(|_| Err(io::Error::other("the interpreter panicked")))
     })
 }
 
@@ -73,8 +73,8 @@ impl LocalWorker {
     ///
     /// # Errors
     /// If the line is invalid.
-    pub fn take(&mut self, line: &str) -> io::Result<Vec<u8>> {
-        self.0.take(line)?;
+    pub fn execute(&mut self, line: &str) -> io::Result<Vec<u8>> {
+        self.0.execute_line(line)?;
         Ok(std::mem::take(&mut self.0.output))
     }
 }
@@ -87,7 +87,7 @@ impl std::fmt::Debug for LocalWorker {
 
 struct Worker<W> {
     output: W,
-    /// Recently used files, the last used one at the end.
+    /// Recently used files with their names and texts; the last used one is at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
     /// Executions that are not parked, with the last resumed one at the end. Some of them may have ended.
@@ -103,7 +103,7 @@ impl<W: Write> Worker<W> {
         let mut input = BufReader::new(input);
         self.send_greeting()?;
         while let Some(line) = read_line(&mut input)? {
-            self.take(&line)?;
+            self.execute_line(&line)?;
         }
         Ok(())
     }
@@ -113,9 +113,9 @@ impl<W: Write> Worker<W> {
     }
 
     /// Executes the request of a line.
-    fn take(&mut self, line: &str) -> io::Result<()> {
-        let RequestLine { number, ask } = serde_json::from_str(line)?;
-        let reply = self.answer(number, ask);
+    fn execute_line(&mut self, line: &str) -> io::Result<()> {
+        let RequestLine { number, request } = serde_json::from_str(line)?;
+        let reply = self.execute(number, request);
         let memory = LIVE_MEMORY.load(std::sync::atomic::Ordering::Relaxed);
         self.send(&ResponseLine::Replied { number, reply, memory })
     }
@@ -125,13 +125,13 @@ impl<W: Write> Worker<W> {
         self.output.flush()
     }
 
-    fn answer(&mut self, number: u64, ask: Ask) -> Reply {
-        match ask {
-            Ask::Load { file, text } => match self.load_program(file, text) {
+    fn execute(&mut self, number: u64, request: Request) -> Reply {
+        match request {
+            Request::Load { file, text } => match self.load_program(file, text) {
                 Ok(program) => Reply::Declares(program.declarations().to_vec()),
                 Err(failure) => Reply::Refused(failure),
             },
-            Ask::Begin(begin) => {
+            Request::Begin(begin) => {
                 let Begin { execution, file, text, start, limits, history } = *begin;
                 self.executions.remove(&execution);
                 let program = match self.load_program(file, text) {
@@ -143,13 +143,13 @@ impl<W: Write> Worker<W> {
                     if last_report.elapsed() > PROGRESS_INTERVAL {
                         last_report = Instant::now();
                         // The reply detects a closed connection.
-                        let _ = self.send(&ResponseLine::StillAt(number));
+                        let _ = self.send(&ResponseLine::Busy(number));
                     }
                 };
                 match Execution::replay(&program, &start, &limits, history, report_progress) {
                     Ok((mut execution_state, progress)) => {
                         if matches!(progress.state, State::Waiting(_)) {
-                            execution_state.leave_out_waits();
+                            execution_state.omit_waits();
                             self.executions.insert(execution, execution_state);
                             self.mark_awake(execution);
                         }
@@ -158,9 +158,11 @@ impl<W: Write> Worker<W> {
                     Err(divergence) => Reply::Diverged(divergence),
                 }
             }
-            Ask::Answer { execution, ordinal, answer } => self.resume(execution, |known| known.answer(ordinal, answer)),
-            Ask::Inline { execution, ordinal } => self.resume(execution, |known| known.inline(ordinal)),
-            Ask::Forget { execution } => {
+            Request::Answer { execution, ordinal, answer } => {
+                self.resume(execution, |paused| paused.answer(ordinal, answer))
+            }
+            Request::Inline { execution, ordinal } => self.resume(execution, |paused| paused.inline(ordinal)),
+            Request::Forget { execution } => {
                 self.executions.remove(&execution);
                 Reply::Forgotten
             }
@@ -168,9 +170,9 @@ impl<W: Write> Worker<W> {
     }
 
     /// Resumes a known execution.
-    fn resume(&mut self, execution: u64, how: impl FnOnce(&mut Execution) -> Progress) -> Reply {
-        let Some(known) = self.executions.get_mut(&execution) else { return Reply::Unknown };
-        let progress = how(known);
+    fn resume(&mut self, execution: u64, resume: impl FnOnce(&mut Execution) -> Progress) -> Reply {
+        let Some(paused) = self.executions.get_mut(&execution) else { return Reply::Unknown };
+        let progress = resume(paused);
         if !matches!(progress.state, State::Waiting(_)) {
             self.executions.remove(&execution);
         } else {
@@ -180,21 +182,21 @@ impl<W: Write> Worker<W> {
     }
 
     fn mark_awake(&mut self, execution: u64) {
-        self.awake_executions.retain(|known| *known != execution);
+        self.awake_executions.retain(|awake| *awake != execution);
         self.awake_executions.push_back(execution);
         if self.awake_executions.len() > MAX_AWAKE_EXECUTIONS
             && let Some(oldest) = self.awake_executions.pop_front()
-            && let Some(known) = self.executions.get_mut(&oldest)
+            && let Some(execution) = self.executions.get_mut(&oldest)
         {
-            known.park();
+            execution.park();
         }
     }
 
     /// Returns the compiled file, and compiles it if necessary.
     fn load_program(&mut self, file: String, text: String) -> Result<Program, Failure> {
-        let known = self.programs.iter().position(|known| known.0 == file && known.1 == text);
-        let known = match known.and_then(|at| self.programs.remove(at)) {
-            Some(known) => known,
+        let position = self.programs.iter().position(|entry| entry.0 == file && entry.1 == text);
+        let entry = match position.and_then(|position| self.programs.remove(position)) {
+            Some(entry) => entry,
             None => {
                 let program = Program::load(&file, &text)?;
                 if self.programs.len() == MAX_COMPILED_FILES {
@@ -203,8 +205,8 @@ impl<W: Write> Worker<W> {
                 (file, text, program)
             }
         };
-        let program = known.2.clone();
-        self.programs.push_back(known);
+        let program = entry.2.clone();
+        self.programs.push_back(entry);
         Ok(program)
     }
 }

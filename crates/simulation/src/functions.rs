@@ -126,7 +126,7 @@ impl WorkerProcess {
         while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
             let line = String::from_utf8(line).expect("the daemon sends UTF-8");
-            let reply = self.worker.take(line.trim_end()).expect("the daemon sends requests");
+            let reply = self.worker.execute(line.trim_end()).expect("the daemon sends requests");
             stage.record_activity();
             let due = stage.now() + Duration::from_millis(stage.random(|random| random.below(MAX_WORK_MS)));
             self.replies.push_back((due, reply));

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use parking_lot::Mutex;
 use steplatch_python_api::Limits;
 use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
-use steplatch_python_api::wire::{Ask, MAX_LINE_BYTES, Reply};
+use steplatch_python_api::wire::{MAX_LINE_BYTES, Reply, Request};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
@@ -116,7 +116,7 @@ type WorkerOutput = Box<dyn AsyncRead + Send + Unpin>;
 type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
 struct WorkerRequest {
-    ask: Ask,
+    ask: Request,
     silence_limits: SilenceLimits,
     reply_sender: ReplySender,
     /// Set once the worker has started this request.
@@ -134,13 +134,13 @@ struct SilenceLimits {
 }
 
 impl SilenceLimits {
-    fn for_ask(ask: &Ask, limits: &Limits) -> Self {
+    fn for_ask(ask: &Request, limits: &Limits) -> Self {
         let computing = match ask {
             // A replay may be slower than the first execution.
-            Ask::Begin(begin) if !begin.history.is_empty() => limits.longest_silence(),
+            Request::Begin(begin) if !begin.history.is_empty() => limits.max_silence(),
             _ => limits.time,
         };
-        Self { computing, silence: limits.longest_silence() }
+        Self { computing, silence: limits.max_silence() }
     }
 }
 
@@ -216,7 +216,7 @@ impl Worker {
 
     /// Sends a request and waits for the reply. `limits` determine the time for which the worker may be silent. Returns
     /// `None` if another request keeps the worker busy for too long; the caller should use another worker.
-    pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
+    pub(super) async fn ask(&self, ask: Request, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
         let (reply_sender, mut reply_receiver) = oneshot::channel();
         let has_begun = Arc::new(AtomicBool::new(false));
         let silence_limits = SilenceLimits::for_ask(&ask, limits);
@@ -242,7 +242,7 @@ impl Worker {
 
     /// Makes the worker discard an execution.
     pub(super) fn forget(&self, execution: u64) {
-        let ask = Ask::Forget { execution };
+        let ask = Request::Forget { execution };
         let silence_limits = SilenceLimits::for_ask(&ask, &Limits::default());
         self.send(WorkerRequest { ask, silence_limits, reply_sender: None, has_begun: Arc::default() });
     }
@@ -353,7 +353,7 @@ impl Task {
         if self.pending.is_empty() {
             self.restart_silence();
         }
-        let (_, line) = self.protocol.ask(request.ask);
+        let (_, line) = self.protocol.add_request(request.ask);
         let WorkerRequest { silence_limits, reply_sender, has_begun, .. } = request;
         self.pending.push_back(PendingRequest { silence_limits, reply_sender, has_begun });
         if self.pending.len() == 1 {

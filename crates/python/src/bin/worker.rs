@@ -1,4 +1,4 @@
-//! A separate worker for the tests of this crate. The argument is its memory limit in MiB.
+//! A worker process for the tests of this crate. The argument is its memory limit in MiB.
 
 use std::io;
 

@@ -23,7 +23,7 @@ use crate::source::Source;
 use crate::value::{from_json, to_json};
 
 /// The function through which a program makes calls.
-const ASK_FUNCTION: &str = "_steplatch_ask";
+const CALL_FUNCTION: &str = "_steplatch_ask";
 /// The variable that describes the functions of a program's file.
 const FUNCTIONS_VARIABLE: &str = "_steplatch_functions";
 /// The initial value of a program.
@@ -44,7 +44,7 @@ pub(crate) struct MontyProgram {
 impl MontyProgram {
     /// Compiles `text`, the runnable form of the file of `source`, after the prelude.
     pub(crate) fn compile(source: &Arc<Source>, prelude: &str, text: &str) -> Result<Self, Failure> {
-        let names = [ASK_FUNCTION, FUNCTIONS_VARIABLE, START_VARIABLE].map(str::to_owned).to_vec();
+        let names = [CALL_FUNCTION, FUNCTIONS_VARIABLE, START_VARIABLE].map(str::to_owned).to_vec();
         let code = [prelude, text, ENTER_CODE].concat();
         let run = MontyRun::new(code, source.file(), names, CompileOptions::default())
             .map_err(|error| to_failure(source, &error, None))?;
@@ -54,7 +54,7 @@ impl MontyProgram {
 }
 
 impl Compiled for MontyProgram {
-    fn start(&self, given: &Value, limits: &Limits) -> Step {
+    fn start(&self, initial_value: &Value, limits: &Limits) -> Step {
         let (source, packed) = (self.source.clone(), self.packed.clone());
         let info = Arc::new(ExecutionInfo { source, packed, limits: limits.clone() });
         let limits = ResourceLimits::default()
@@ -64,8 +64,8 @@ impl Compiled for MontyProgram {
             // The execution counts its calls itself.
             .max_suspensions(usize::MAX);
         run_counted(info, 0, |print| {
-            let ask = MontyObject::Function { name: ASK_FUNCTION.to_owned(), docstring: None };
-            let inputs = vec![ask, from_json(&self.functions), from_json(given)];
+            let call = MontyObject::Function { name: CALL_FUNCTION.to_owned(), docstring: None };
+            let inputs = vec![call, from_json(&self.functions), from_json(initial_value)];
             self.run.clone().start(inputs, ResourceTracker::new(limits), print)
         })
     }
@@ -87,22 +87,22 @@ struct Calling {
 }
 
 impl Paused for Calling {
-    fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
+    fn resume(self: Box<Self>, resume: Resume<'_>) -> Step {
         let Self { info, memory, call } = *self;
         let mut call = unbox(call);
         call.tracker_mut().set_max_duration(info.limits.time);
-        run_counted(info, memory, |print| match how {
-            Resume::Return(value) => call.resume(wrapped(Arrival::Value(value)), print),
-            Resume::Raise { exception, message } => call.resume(exception_of(exception, message), print),
+        run_counted(info, memory, |print| match resume {
+            Resume::Return(value) => call.resume(wrap_answer(Arrival::Value(value)), print),
+            Resume::Raise { exception, message } => call.resume(make_exception(exception, message), print),
             Resume::Later => call.resume_pending(print),
-            Resume::Abort(message) => call.abort(exception_of("RuntimeError", message), print),
+            Resume::Abort(message) => call.abort(make_exception("RuntimeError", message), print),
             Resume::Arrived(..) | Resume::AllRaise(..) => {
-                unreachable!("a program with an open call waits for nothing else")
+                unreachable!("a program in a call has no waiting tasks to resume")
             }
         })
     }
 
-    fn allow(&mut self, time: Duration) {
+    fn set_time_limit(&mut self, time: Duration) {
         Arc::make_mut(&mut self.info).limits.time = time;
     }
 
@@ -122,25 +122,25 @@ struct Waiting {
 }
 
 impl Paused for Waiting {
-    fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
+    fn resume(self: Box<Self>, resume: Resume<'_>) -> Step {
         let Self { info, memory, futures } = *self;
         let futures = unbox(futures);
-        run_counted(info, memory, |print| match how {
+        run_counted(info, memory, |print| match resume {
             Resume::Arrived(number, answer) => {
-                futures.resume(vec![(number, ExtFunctionResult::Return(wrapped(answer)))], print)
+                futures.resume(vec![(number, ExtFunctionResult::Return(wrap_answer(answer)))], print)
             }
             Resume::AllRaise(numbers, (exception, message)) => {
-                let exception_of = || ExtFunctionResult::Return(wrapped(Arrival::Raise(exception, message)));
-                futures.resume(numbers.iter().map(|number| (*number, exception_of())).collect(), print)
+                let answer = || ExtFunctionResult::Return(wrap_answer(Arrival::Raise(exception, message)));
+                futures.resume(numbers.iter().map(|number| (*number, answer())).collect(), print)
             }
-            Resume::Abort(message) => futures.abort(exception_of("RuntimeError", message), print),
+            Resume::Abort(message) => futures.abort(make_exception("RuntimeError", message), print),
             Resume::Return(_) | Resume::Raise { .. } | Resume::Later => {
-                unreachable!("a waiting program has made its calls before")
+                unreachable!("a waiting program has no open call")
             }
         })
     }
 
-    fn allow(&mut self, time: Duration) {
+    fn set_time_limit(&mut self, time: Duration) {
         Arc::make_mut(&mut self.info).limits.time = time;
     }
 
@@ -152,13 +152,14 @@ impl Paused for Waiting {
     }
 }
 
-/// Takes a program out of its box. The box was allocated outside the count, so its release must not count either.
-#[expect(clippy::boxed_local, reason = "the box has to be gone before the counting begins")]
+/// Moves a program out of its box. The box was allocated while memory was not counted, so its release must not be
+/// counted either.
+#[expect(clippy::boxed_local, reason = "the box must be released before counting begins")]
 fn unbox<T>(program: Box<T>) -> T {
     *program
 }
 
-/// A program in a long pause, in a few kilobytes.
+/// A program in a long pause, compressed to a few kilobytes.
 struct Parked {
     info: Arc<ExecutionInfo>,
     memory: usize,
@@ -167,7 +168,7 @@ struct Parked {
 }
 
 impl Paused for Parked {
-    fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
+    fn resume(self: Box<Self>, resume: Resume<'_>) -> Step {
         let Self { info, memory, is_call, bytes } = *self;
         let awake: Box<dyn Paused> = if is_call {
             Box::new(Calling { call: unpack(&bytes, &info), info, memory })
@@ -175,10 +176,10 @@ impl Paused for Parked {
             Box::new(Waiting { futures: unpack(&bytes, &info), info, memory })
         };
         drop(bytes);
-        awake.resume(how)
+        awake.resume(resume)
     }
 
-    fn allow(&mut self, time: Duration) {
+    fn set_time_limit(&mut self, time: Duration) {
         Arc::make_mut(&mut self.info).limits.time = time;
     }
 
@@ -189,14 +190,14 @@ impl Paused for Parked {
 
 /// Packs a program. Its known compiled file serves as the dictionary, so the result is small.
 fn pack(program: &impl Serialize, info: &ExecutionInfo) -> Option<Box<[u8]>> {
-    let whole = postcard::to_allocvec(program).ok()?;
-    Some(lz4_flex::block::compress_prepend_size_with_dict(&whole, &info.packed).into())
+    let serialized = postcard::to_allocvec(program).ok()?;
+    Some(lz4_flex::block::compress_prepend_size_with_dict(&serialized, &info.packed).into())
 }
 
 fn unpack<T: DeserializeOwned>(bytes: &[u8], info: &ExecutionInfo) -> T {
-    let whole = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &info.packed);
-    let whole = whole.expect("packed text can be unpacked");
-    postcard::from_bytes(&whole).expect("packed data can be read")
+    let serialized = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &info.packed);
+    let serialized = serialized.expect("a packed program can be decompressed");
+    postcard::from_bytes(&serialized).expect("a packed program can be deserialized")
 }
 
 /// Reads the arguments of a call: its name, and its parameters by name.
@@ -204,21 +205,21 @@ fn read_arguments(arguments: &[MontyObject]) -> Result<Value, RequestError> {
     let [MontyObject::String(call), MontyObject::Dict(fields)] = arguments else {
         return Err(RequestError::NoContext);
     };
-    let mut read = Map::new();
+    let mut parameters = Map::new();
     for (name, value) in fields {
         let name = name.to_string();
         let value = to_json(value).map_err(|cause| match call.as_str() {
             "ended" => RequestError::Result(cause),
             call => RequestError::Parameter { parameter: name.clone(), call: call.to_owned(), cause },
         })?;
-        read.insert(name, value);
+        parameters.insert(name, value);
     }
-    Ok(Value::Array(vec![Value::from(call.as_str()), Value::Object(read)]))
+    Ok(Value::Array(vec![Value::from(call.as_str()), Value::Object(parameters)]))
 }
 
 /// Packs an answer for the prelude, which unpacks, raises or executes it: an exception that the interpreter itself
 /// delivers to one of several gathered functions cannot be caught within that function.
-fn wrapped(answer: Arrival<'_>) -> MontyObject {
+fn wrap_answer(answer: Arrival<'_>) -> MontyObject {
     MontyObject::List(match answer {
         Arrival::Value(value) => vec![from_json(value)],
         Arrival::Raise(exception, message) => {
@@ -228,19 +229,19 @@ fn wrapped(answer: Arrival<'_>) -> MontyObject {
     })
 }
 
-fn exception_of(exception: &str, message: &str) -> MontyException {
+fn make_exception(exception: &str, message: &str) -> MontyException {
     let kind = exception.parse().unwrap_or(ExcType::RuntimeError);
     MontyException::new(kind, Some(message.to_owned()))
 }
 
-/// Runs a program from one stop to the next. `before` is the memory that it has, in bytes.
+/// Runs a program from one stop to the next. `memory_before` is its current memory, in bytes.
 fn run_counted(
     info: Arc<ExecutionInfo>,
-    before: usize,
+    memory_before: usize,
     work: impl FnOnce(PrintWriter<'_>) -> Result<RunProgress, MontyException>,
 ) -> Step {
     let is_counting = LIVE_MEMORY.load(Ordering::Relaxed) > 0;
-    let baseline = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
+    let baseline = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(memory_before);
     if is_counting {
         BASELINE_MEMORY.store(baseline, Ordering::Relaxed);
     }
@@ -250,16 +251,16 @@ fn run_counted(
     let mut released_bytes = printed.capacity();
     let next = match progress {
         Ok(RunProgress::FunctionCall(mut call)) => {
-            let taken = std::mem::take(&mut call.args);
+            let call_arguments = std::mem::take(&mut call.args);
             let before = LIVE_MEMORY.load(Ordering::Relaxed);
-            let arguments = read_arguments(&taken);
+            let arguments = read_arguments(&call_arguments);
             released_bytes += LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
             Next::Called(call, arguments)
         }
         Ok(RunProgress::ResolveFutures(futures)) => Next::Waiting(futures),
-        Ok(RunProgress::Complete(object)) => Next::Over(Stop::Returned(to_json(&object))),
+        Ok(RunProgress::Complete(object)) => Next::Finished(Stop::Returned(to_json(&object))),
         Ok(RunProgress::OsCall(_) | RunProgress::NameLookup(_)) => unreachable!("run_on answers these"),
-        Err(error) => Next::Over(Stop::Failed(to_failure(&info.source, &error, Some(&info.limits)))),
+        Err(error) => Next::Finished(Stop::Failed(to_failure(&info.source, &error, Some(&info.limits)))),
     };
     let memory = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(baseline + released_bytes);
     let stop = match next {
@@ -273,7 +274,7 @@ fn run_counted(
             numbers.sort_unstable();
             Stop::Waiting { numbers, paused: Box::new(Waiting { info, memory, futures: Box::new(futures) }) }
         }
-        Next::Over(stop) => stop,
+        Next::Finished(stop) => stop,
     };
     Step { printed, stop }
 }
@@ -281,10 +282,10 @@ fn run_counted(
 enum Next {
     Called(FunctionCall, Result<Value, RequestError>),
     Waiting(ResolveFutures),
-    Over(Stop),
+    Finished(Stop),
 }
 
-/// Continues over all stops with a fixed answer: names and services that do not exist.
+/// Resumes after all stops that have a fixed answer: undefined names, and functions of the operating system.
 fn run_on(
     printed: &mut String,
     max_bytes: usize,
@@ -296,21 +297,21 @@ fn run_on(
         progress = match progress {
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
             // The interpreter treats every called undefined name as a function of the host.
-            RunProgress::FunctionCall(call) if call.function_name != ASK_FUNCTION || call.object_id.is_some() => {
+            RunProgress::FunctionCall(call) if call.function_name != CALL_FUNCTION || call.object_id.is_some() => {
                 let name = call.function_name.clone();
                 call.resume(ExtFunctionResult::NotFound(name), print)?
             }
             RunProgress::OsCall(call) => {
-                let why = "a workflow has no files, no environment and no clock of its own; \
+                let message = "a workflow has no files, no environment and no clock of its own; \
                            ask a node for what it needs, and ctx.now() for the time";
-                call.resume(exception_of("PermissionError", why), print)?
+                call.resume(make_exception("PermissionError", message), print)?
             }
             other => return Ok(other),
         };
     }
 }
 
-/// Converts an exception to a failure in the words of this crate.
+/// Converts an exception to a failure with the messages of this crate.
 fn to_failure(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
     let message = error.message().unwrap_or_default();
     let (kind, message) = match (error.exc_type(), limits) {
@@ -335,7 +336,8 @@ fn to_failure(source: &Source, error: &MontyException, limits: Option<&Limits>) 
         }
         (_, None) => {
             let unsupported = message.strip_prefix("The monty syntax parser does not yet support ");
-            let message = unsupported.map_or_else(|| message.to_owned(), |what| format!("workflows cannot use {what}"));
+            let message =
+                unsupported.map_or_else(|| message.to_owned(), |feature| format!("workflows cannot use {feature}"));
             (FailureKind::Unreadable, message)
         }
         // The prelude uses this class for `CancelledError`, which the interpreter lacks.

@@ -4,10 +4,10 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 use steplatch_python_api::{Answer, FailureKind, Kind};
 
-use crate::story::{Story, load, refused, start_of};
+use crate::test_execution::{TestExecution, load, load_failure, start_of};
 
 fn check_error(text: &str, expected: &Expect) {
-    expected.assert_eq(&refused(text).to_string());
+    expected.assert_eq(&load_failure(text).to_string());
 }
 
 #[test]
@@ -39,7 +39,11 @@ Graph(id="both", session=session, steps=[
 ], max_parallel=2)
 "#,
     );
-    let reported: Vec<_> = program.declarations().iter().map(|one| (one.id.as_str(), one.kind, one.line)).collect();
+    let reported: Vec<_> = program
+        .declarations()
+        .iter()
+        .map(|declaration| (declaration.id.as_str(), declaration.kind, declaration.line))
+        .collect();
     assert_eq!(
         reported,
         [
@@ -54,13 +58,14 @@ Graph(id="both", session=session, steps=[
             ("both", Kind::Graph, Some(21)),
         ]
     );
-    let of = |id: &str| program.declarations().iter().find(|one| one.id == id).expect("it is declared");
-    assert_eq!(of("tidy-up").description.as_deref(), Some("Tidy up.\n\nAll of it."));
-    assert_eq!(of("tidy-up").metadata, json!({ "owner": "ana" }));
-    assert_eq!(of("shout").description.as_deref(), Some("Louder"));
-    assert_eq!(of("two").settings["command"], json!("echo two"));
+    let declaration =
+        |id: &str| program.declarations().iter().find(|declaration| declaration.id == id).expect("the id is declared");
+    assert_eq!(declaration("tidy-up").description.as_deref(), Some("Tidy up.\n\nAll of it."));
+    assert_eq!(declaration("tidy-up").metadata, json!({ "owner": "ana" }));
+    assert_eq!(declaration("shout").description.as_deref(), Some("Louder"));
+    assert_eq!(declaration("two").settings["command"], json!("echo two"));
     assert_eq!(
-        of("both").settings,
+        declaration("both").settings,
         json!({
             "steps": [
                 { "id": "a", "node": "repl", "input": "{input}" },
@@ -76,22 +81,22 @@ Graph(id="both", session=session, steps=[
 }
 
 #[test]
-fn file_may_use_the_names_of_python() {
+fn declarations_may_shadow_python_builtins() {
     let names = ["list", "range", "len", "min", "str", "repr", "dict", "tuple", "int", "isinstance"];
     let nodes: String = names.iter().map(|name| format!("{name} = BashNode(id='{name}', command='ls')\n")).collect();
     let program = load(&format!(
         "{nodes}async def it(ctx):\n    return await ctx.run_parallel([(list, 1), (range, 2)], limit=1)\nWorkflow(id='it', fn=it)\n"
     ));
     assert_eq!(program.declarations().len(), names.len() + 1);
-    let mut run = Story::begin(&program, &start_of("it", json!(null)));
+    let mut run = TestExecution::start(&program, &start_of("it", json!(null)));
     run.answer(1, Answer::refused("no"));
-    run.value(2, json!("two"));
+    run.answer_value(2, json!("two"));
     assert_eq!((&run.result()[0]["node_id"], &run.result()[1]), (&json!("list"), &json!("two")));
 }
 
 // 003 L1474-1497, 1506-1509: `fn` is a lambda or a function, with or without `async def`.
 #[test]
-fn every_callable_can_be_the_function() {
+fn every_kind_of_callable_can_be_the_function() {
     let program = load(
         "import functools\n\
          def plain(ctx):\n    \"\"\"Plain.\"\"\"\n    return ctx.input + 1\n\
@@ -106,50 +111,51 @@ fn every_callable_can_be_the_function() {
          Workflow(id='partial', session=session, fn=functools.partial(two, 5))\n\
          Workflow(id='asks', session=session, fn=lambda ctx: ctx.run('plain', ctx.input))\n",
     );
-    let of = |id: &str| program.declarations().iter().find(|one| one.id == id).expect("it is declared");
-    assert_eq!(of("plain").description.as_deref(), Some("Plain."));
-    assert_eq!(of("made").description.as_deref(), Some("Adds."));
-    assert_eq!((of("lambda").function.as_deref(), of("lambda").description.as_deref()), (None, None));
+    let declaration =
+        |id: &str| program.declarations().iter().find(|declaration| declaration.id == id).expect("the id is declared");
+    assert_eq!(declaration("plain").description.as_deref(), Some("Plain."));
+    assert_eq!(declaration("made").description.as_deref(), Some("Adds."));
+    assert_eq!((declaration("lambda").function.as_deref(), declaration("lambda").description.as_deref()), (None, None));
     for (id, result) in [("plain", 1), ("lambda", 2), ("made", 3), ("method", 4), ("partial", 5)] {
-        assert_eq!(Story::begin(&program, &start_of(id, json!(0))).result(), json!(result), "{id}");
+        assert_eq!(TestExecution::start(&program, &start_of(id, json!(0))).result(), json!(result), "{id}");
     }
-    let mut run = Story::begin(&program, &start_of("asks", json!(0)));
-    run.value(1, json!("awaited"));
+    let mut run = TestExecution::start(&program, &start_of("asks", json!(0)));
+    run.answer_value(1, json!("awaited"));
     assert_eq!(run.result(), json!("awaited"));
 }
 
 #[test]
-fn callable_without_a_context_parameter_is_refused() {
-    for (fn_, said) in [
+fn callable_without_a_context_parameter_is_rejected() {
+    for (callable, message) in [
         ("3", "fn of Workflow 'it' must be a function that takes the context, not 3"),
         ("'it'", "fn of Workflow 'it' must be a function that takes the context, not 'it'"),
         ("None", "Workflow 'it' needs fn=, a function that takes the context"),
         ("two", "fn of Workflow 'it' must take one argument, the context: 'def two(ctx)'"),
         ("none", "fn of Workflow 'it' must take one argument, the context: 'def none(ctx)'"),
     ] {
-        let failure = refused(&format!(
-            "async def two(a, b):\n    pass\ndef none():\n    pass\nWorkflow(id='it', session=session, fn={fn_})\n"
+        let failure = load_failure(&format!(
+            "async def two(a, b):\n    pass\ndef none():\n    pass\nWorkflow(id='it', session=session, fn={callable})\n"
         ));
-        assert_eq!(failure.message, said);
+        assert_eq!(failure.message, message);
     }
 }
 
 // 003 L813-818: the text for an invalid id.
 #[test]
-fn ids_are_checked() {
+fn invalid_ids_are_rejected() {
     let rule = "Must start with letter and contain only letters, numbers, underscores, hyphens.";
     for id in ["9x", "", "a b", "_a", "ä", "a.b", "a\\n"] {
-        let failure = refused(&format!("x = 1\nBashNode(id='{id}', session=session, command='ls')\n"));
+        let failure = load_failure(&format!("x = 1\nBashNode(id='{id}', session=session, command='ls')\n"));
         assert!(failure.message.starts_with("Invalid node ID '") && failure.message.ends_with(rule), "{failure}");
         assert_eq!(failure.frames[0].line, 2);
     }
-    for (declares, said) in [
+    for (declaration, message) in [
         ("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)", "Invalid workflow ID 'Bad ID!!'."),
         ("Graph(id='9', session=session, steps=[])", "Invalid graph ID '9'."),
         ("Step(id='9', node='a')", "Invalid step ID '9'."),
         ("BashNode(session=session)", "Invalid node ID 'None'."),
     ] {
-        assert_eq!(refused(&format!("{declares}\n")).message, format!("{said} {rule}"));
+        assert_eq!(load_failure(&format!("{declaration}\n")).message, format!("{message} {rule}"));
     }
     for id in ["a", "A9-_z"] {
         let _ = load(&format!("BashNode(id='{id}', session=session, command='ls')\n"));
@@ -157,7 +163,7 @@ fn ids_are_checked() {
 }
 
 #[test]
-fn id_can_be_used_once() {
+fn duplicate_id_is_rejected() {
     check_error(
         "BashNode(id='x', session=session, command='ls')\nasync def it(ctx):\n    pass\nif True:\n    y = Workflow(id='x', session=session, fn=it)\n",
         &expect![[r#"
@@ -170,7 +176,7 @@ fn id_can_be_used_once() {
 }
 
 #[test]
-fn non_python_file_is_refused_with_the_place() {
+fn syntax_error_is_reported_with_its_position() {
     check_error(
         "x = 1\nasync def it(ctx):\n    return (1 +\n",
         &expect![[r#"
@@ -190,7 +196,7 @@ fn non_python_file_is_refused_with_the_place() {
 }
 
 #[test]
-fn unavailable_feature_is_refused_with_the_place() {
+fn unsupported_feature_is_reported_with_its_position() {
     for (text, expected) in [
         (
             "class A(B):\n    pass\n",
@@ -312,10 +318,10 @@ fn unavailable_feature_is_refused_with_the_place() {
 }
 
 #[test]
-fn file_only_declares() {
-    let failure = refused("ctx = WorkflowContext(None, {})\nawait ctx.run('a')\n");
+fn file_with_calls_or_non_json_settings_is_rejected() {
+    let failure = load_failure("ctx = WorkflowContext(None, {})\nawait ctx.run('a')\n");
     assert_eq!(failure.kind, FailureKind::Stuck);
-    assert_eq!(failure.message, "a file only declares; what asks for something belongs into a function");
-    let failure = refused("BashNode(id='a', session=session, command={1, 2})\n");
+    assert_eq!(failure.message, "code outside of functions cannot make calls; move them into a function");
+    let failure = load_failure("BashNode(id='a', session=session, command={1, 2})\n");
     assert_eq!(failure.kind, FailureKind::NotJson);
 }

@@ -6,5 +6,5 @@ mod functions;
 mod inline;
 mod limits;
 mod replay;
-mod story;
+mod test_execution;
 mod worker;

@@ -1,4 +1,4 @@
-//! Restoring an execution from its history.
+//! Restoring executions from their histories.
 
 use std::fmt::Write;
 
@@ -8,41 +8,41 @@ use serde_json::json;
 use steplatch_python::{Execution, Program};
 use steplatch_python_api::{Answer, CallKind, Entry, Limits, Start, State};
 
-use crate::story::{Story, load, start_of, workflow};
+use crate::test_execution::{TestExecution, load, start_of, workflow};
 
-/// One action of a function.
+/// One action of a generated function.
 #[derive(Debug, Clone)]
-enum Piece {
+enum Action {
     Run,
-    /// A function node of the file, which the execution performs itself.
+    /// A function node of the file, which the execution runs itself.
     Node,
     Catch,
     Emit,
     Print,
     Now,
-    Branch(Vec<Piece>, Vec<Piece>),
-    Gather(Vec<Vec<Piece>>),
+    Branch(Vec<Action>, Vec<Action>),
+    Gather(Vec<Vec<Action>>),
     Parallel(usize, usize),
 }
 
-fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let leaf = prop_oneof![
-        3 => Just(Piece::Run),
-        2 => Just(Piece::Node),
-        2 => Just(Piece::Catch),
-        1 => Just(Piece::Emit),
-        1 => Just(Piece::Print),
-        1 => Just(Piece::Now),
-        1 => (1..5usize, 1..4usize).prop_map(|(calls, limit)| Piece::Parallel(calls, limit)),
+        3 => Just(Action::Run),
+        2 => Just(Action::Node),
+        2 => Just(Action::Catch),
+        1 => Just(Action::Emit),
+        1 => Just(Action::Print),
+        1 => Just(Action::Now),
+        1 => (1..5usize, 1..4usize).prop_map(|(calls, limit)| Action::Parallel(calls, limit)),
     ];
-    let piece = leaf.prop_recursive(3, 24, 4, |inner| {
-        let some = prop::collection::vec(inner, 1..4);
+    let action = leaf.prop_recursive(3, 24, 4, |inner| {
+        let nested = prop::collection::vec(inner, 1..4);
         prop_oneof![
-            (some.clone(), some.clone()).prop_map(|(yes, no)| Piece::Branch(yes, no)),
-            prop::collection::vec(some, 1..4).prop_map(Piece::Gather),
+            (nested.clone(), nested.clone()).prop_map(|(yes, no)| Action::Branch(yes, no)),
+            prop::collection::vec(nested, 1..4).prop_map(Action::Gather),
         ]
     });
-    prop::collection::vec(piece, 1..5)
+    prop::collection::vec(action, 1..5)
 }
 
 /// A function node with module variables and a call.
@@ -56,88 +56,88 @@ async def node(ctx):
 FunctionNode(id='node', session=session, fn=node)
 ";
 
-/// Formats actions as Python code.
-fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut String) {
+/// Writes actions as Python code.
+fn write_actions(actions: &[Action], indentation: usize, last_name: &mut usize, text: &mut String) {
     let tab = "    ".repeat(indentation);
-    for piece in pieces {
-        *names += 1;
-        let name = *names;
-        let written = match piece {
-            Piece::Run => writeln!(text, "{tab}seen.append(await ctx.run('n{name}', len(seen)))"),
-            Piece::Node => writeln!(text, "{tab}seen.append(await ctx.run('node', len(seen)))"),
-            Piece::Catch => writeln!(
+    for action in actions {
+        *last_name += 1;
+        let name = *last_name;
+        let result = match action {
+            Action::Run => writeln!(text, "{tab}seen.append(await ctx.run('n{name}', len(seen)))"),
+            Action::Node => writeln!(text, "{tab}seen.append(await ctx.run('node', len(seen)))"),
+            Action::Catch => writeln!(
                 text,
                 "{tab}try:\n{tab}    seen.append(await ctx.gate('g{name}', timeout=1))\n\
                  {tab}except asyncio.TimeoutError:\n{tab}    seen.append('late')"
             ),
-            Piece::Emit => writeln!(text, "{tab}ctx.emit('e{name}', seen)"),
-            Piece::Print => writeln!(text, "{tab}print('p{name}', seen)"),
-            Piece::Now => writeln!(text, "{tab}seen.append(ctx.now())"),
-            Piece::Parallel(calls, limit) => writeln!(
+            Action::Emit => writeln!(text, "{tab}ctx.emit('e{name}', seen)"),
+            Action::Print => writeln!(text, "{tab}print('p{name}', seen)"),
+            Action::Now => writeln!(text, "{tab}seen.append(ctx.now())"),
+            Action::Parallel(calls, limit) => writeln!(
                 text,
                 "{tab}seen.append(await ctx.run_parallel([(f'p{name}_{{i}}', i) for i in range({calls})], limit={limit}))"
             ),
-            Piece::Branch(yes, no) => {
-                writeln!(text, "{tab}if len(str(seen)) % 2 == 0:").expect("a string takes everything");
-                write(yes, indentation + 1, names, text);
-                writeln!(text, "{tab}else:").expect("a string takes everything");
-                write(no, indentation + 1, names, text);
+            Action::Branch(yes, no) => {
+                writeln!(text, "{tab}if len(str(seen)) % 2 == 0:").expect("writing to a string succeeds");
+                write_actions(yes, indentation + 1, last_name, text);
+                writeln!(text, "{tab}else:").expect("writing to a string succeeds");
+                write_actions(no, indentation + 1, last_name, text);
                 Ok(())
             }
-            Piece::Gather(functions) => {
-                for (at, pieces) in functions.iter().enumerate() {
-                    writeln!(text, "{tab}async def f{name}_{at}():").expect("a string takes everything");
-                    write(pieces, indentation + 1, names, text);
-                    writeln!(text, "{tab}    return len(seen)").expect("a string takes everything");
+            Action::Gather(functions) => {
+                for (at, actions) in functions.iter().enumerate() {
+                    writeln!(text, "{tab}async def f{name}_{at}():").expect("writing to a string succeeds");
+                    write_actions(actions, indentation + 1, last_name, text);
+                    writeln!(text, "{tab}    return len(seen)").expect("writing to a string succeeds");
                 }
-                let all: Vec<String> = (0..functions.len()).map(|at| format!("f{name}_{at}()")).collect();
-                writeln!(text, "{tab}seen.append(await asyncio.gather({}))", all.join(", "))
+                let calls: Vec<String> = (0..functions.len()).map(|at| format!("f{name}_{at}()")).collect();
+                writeln!(text, "{tab}seen.append(await asyncio.gather({}))", calls.join(", "))
             }
         };
-        written.expect("a string takes everything");
+        result.expect("writing to a string succeeds");
     }
 }
 
-/// Executes a function to its end, with answers by `choices`. Returns the history, with the state after each answer and
-/// after the start.
-fn play(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
-    let mut story = Story::begin(program, start);
-    let mut states = vec![story.execution.state().clone()];
+/// Executes a function to its end, with answers chosen by `choices`. Returns the history, and the states after the start
+/// and after each answer.
+fn execute(program: &Program, start: &Start, choices: &[(usize, u8)], parks: bool) -> (Vec<Entry>, Vec<State>) {
+    let mut run = TestExecution::start(program, start);
+    let mut states = vec![run.execution.state().clone()];
     let (mut inlined, mut ended) = (Vec::new(), Vec::new());
-    for (which, what) in choices.iter().cycle().take(400) {
-        ended.extend(story.progress.calls.iter().filter_map(|call| match call.kind {
+    for (wait_choice, answer_choice) in choices.iter().cycle().take(400) {
+        ended.extend(run.progress.calls.iter().filter_map(|call| match call.kind {
             CallKind::Ended { of, .. } => Some(of),
             _ => None,
         }));
-        let State::Waiting(waiting) = story.execution.state() else { break };
-        let ordinal = waiting[which % waiting.len()];
-        let is_node = story.history.iter().any(|entry| match entry {
+        let State::Waiting(waiting) = run.execution.state() else { break };
+        let ordinal = waiting[wait_choice % waiting.len()];
+        let is_node = run.history.iter().any(|entry| match entry {
             Entry::Called(call) => call.ordinal == ordinal && call.kind.describe().contains(r#"node="node""#),
             _ => false,
         });
         if is_node && !inlined.contains(&ordinal) {
             inlined.push(ordinal);
-            story.inline(ordinal);
-            states.push(story.execution.state().clone());
+            run.inline(ordinal);
+            states.push(run.execution.state().clone());
             continue;
         }
         // The node sometimes times out before it ends.
-        if is_node && !ended.contains(&ordinal) && what % 4 != 0 {
+        if is_node && !ended.contains(&ordinal) && answer_choice % 4 != 0 {
             continue;
         }
-        let answer = match what % 4 {
+        let answer = match answer_choice % 4 {
             0 => Answer::timed_out(format!("late {ordinal}")),
-            1 => Answer::Value(json!(f64::from(*what) / 7.0 + ordinal as f64 * 0.1)),
+            1 => Answer::Value(json!(f64::from(*answer_choice) / 7.0 + ordinal as f64 * 0.1)),
             2 => Answer::Value(json!({ "success": true, "output": [ordinal, null, "x"] })),
             _ => Answer::Value(json!("text")),
         };
-        if parking {
-            story.execution.park();
+        if parks {
+            run.execution.park();
         }
-        story.answer(ordinal, answer);
-        states.push(story.execution.state().clone());
+        run.answer(ordinal, answer);
+        states.push(run.execution.state().clone());
     }
-    (story.history, states)
+    (run.history, states)
 }
 
 proptest! {
@@ -145,31 +145,31 @@ proptest! {
 
     #[test]
     fn every_history_prefix_restores_the_function(
-        pieces in pieces(),
+        actions in actions(),
         choices in prop::collection::vec((0..8usize, any::<u8>()), 1..40),
     ) {
         let mut body = "seen = []\n".to_owned();
-        write(&pieces, 0, &mut 0, &mut body);
+        write_actions(&actions, 0, &mut 0, &mut body);
         body.push_str("return [seen, shared]");
         let program = load(&format!("{NODE}{}", workflow(&body)));
         let start = start_of("it", json!(null));
-        let (history, states) = play(&program, &start, &choices, false);
-        prop_assert_eq!(&(history.clone(), states.clone()), &play(&program, &start, &choices, true), "parked meanwhile");
-        // As read from a journal.
+        let (history, states) = execute(&program, &start, &choices, false);
+        prop_assert_eq!(&(history.clone(), states.clone()), &execute(&program, &start, &choices, true), "parking changes nothing");
+        // Serialize and parse the history, as a journal does.
         let text = serde_json::to_string(&history).expect("a history is JSON");
-        let read: Vec<Entry> = serde_json::from_str(&text).expect("it was written like this");
-        prop_assert_eq!(&read, &history);
+        let parsed: Vec<Entry> = serde_json::from_str(&text).expect("the history can be parsed");
+        prop_assert_eq!(&parsed, &history);
         for length in 0..=history.len() {
-            let (known, rest) = read.split_at(length);
+            let (prefix, remaining) = parsed.split_at(length);
             let (execution, progress) =
-                Execution::replay(&program, &start, &Limits::default(), known.to_vec(), || ()).expect("it follows");
+                Execution::replay(&program, &start, &Limits::default(), prefix.to_vec(), || ()).expect("the history matches");
             // Calls whose entries were lost are made again, with the same numbers.
-            let lost: Vec<_> = rest.iter().map_while(|entry| match entry {
+            let lost: Vec<_> = remaining.iter().map_while(|entry| match entry {
                 Entry::Called(call) => Some(call.clone()),
                 Entry::Answered { .. } | Entry::Inlined { .. } | Entry::Cancelled => None,
             }).collect();
             prop_assert_eq!(&progress.calls, &lost);
-            let answers = known.iter().filter(|entry| !matches!(entry, Entry::Called(_))).count();
+            let answers = prefix.iter().filter(|entry| !matches!(entry, Entry::Called(_))).count();
             prop_assert_eq!(execution.state(), &states[answers]);
         }
     }
@@ -179,24 +179,24 @@ proptest! {
 fn replayed_execution_continues() {
     let program = load(&workflow("a = await ctx.run('a')\nb = await ctx.run('b', a)\nreturn [a, b]"));
     let start = start_of("it", json!(null));
-    let mut first = Story::begin(&program, &start);
-    first.value(1, json!(1));
+    let mut first = TestExecution::start(&program, &start);
+    first.answer_value(1, json!(1));
     let (mut second, progress) =
-        Execution::replay(&program, &start, &Limits::default(), first.history, || ()).expect("it follows");
+        Execution::replay(&program, &start, &Limits::default(), first.history, || ()).expect("the history matches");
     assert!(progress.calls.is_empty());
     assert_eq!(second.answer(2, Answer::Value(json!(2))).state, State::Completed(json!([1, 2])));
 }
 
 #[test]
-fn edited_function_shows_the_first_difference() {
+fn divergence_shows_the_first_difference() {
     let start = start_of("it", json!(null));
     let program = load(&workflow("await ctx.run('a', 'x')\nawait ctx.run('b')\nreturn 1"));
-    let mut run = Story::begin(&program, &start);
-    run.value(1, json!(null));
-    let against = |body: &str, history: &[Entry]| {
+    let mut run = TestExecution::start(&program, &start);
+    run.answer_value(1, json!(null));
+    let replay_edited = |body: &str, history: &[Entry]| {
         let edited = load(&workflow(body));
         match Execution::replay(&edited, &start, &Limits::default(), history.to_vec(), || ()) {
-            Ok((_, progress)) => panic!("it followed: {progress:?}"),
+            Ok((_, progress)) => panic!("the edited function matches its history: {progress:?}"),
             Err(divergence) => divergence.to_string(),
         }
     };
@@ -205,31 +205,34 @@ fn edited_function_shows_the_first_difference() {
           recorded: ctx.run(node="a", input="x")
           now:      ctx.run(node="a", input="y")
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
-    .assert_eq(&against("await ctx.run('a', 'y')\nawait ctx.run('b')", &run.history));
+    .assert_eq(&replay_edited("await ctx.run('a', 'y')\nawait ctx.run('b')", &run.history));
     expect![[r#"
         the function no longer follows its history, beginning with call 2.
           recorded: ctx.run(node="b", input="")
           now:      no call; it is at its end
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
-    .assert_eq(&against("await ctx.run('a', 'x')\nreturn 1", &run.history));
+    .assert_eq(&replay_edited("await ctx.run('a', 'x')\nreturn 1", &run.history));
     expect![[r#"
         the function no longer follows its history, beginning with call 2.
           recorded: ctx.run(node="b", input="")
           now:      no call; it fails: ZeroDivisionError: division by zero
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
-    .assert_eq(&against("await ctx.run('a', 'x')\nreturn 1 // 0", &run.history));
+    .assert_eq(&replay_edited("await ctx.run('a', 'x')\nreturn 1 // 0", &run.history));
     expect![[r#"
         the function no longer follows its history, beginning with call 2.
           recorded: no call before the next answer
           now:      ctx.run(node="c", input="")
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
-    .assert_eq(&against("await asyncio.gather(ctx.run('a', 'x'), ctx.run('c'))\nawait ctx.run('b')", &run.history));
+    .assert_eq(&replay_edited(
+        "await asyncio.gather(ctx.run('a', 'x'), ctx.run('c'))\nawait ctx.run('b')",
+        &run.history,
+    ));
 }
 
 #[test]
-fn history_of_an_older_prelude_is_followed() {
-    // Written by a worker from before callers executed their function nodes.
-    let older: serde_json::Value = serde_json::from_str(include_str!("older.json")).expect("it is JSON");
+fn history_of_an_older_prelude_still_replays() {
+    // Recorded by a worker from before executions could run function nodes themselves.
+    let older: serde_json::Value = serde_json::from_str(include_str!("older.json")).expect("the file is JSON");
     let program = load(older["file"].as_str().expect("a file"));
     let history: Vec<Entry> = serde_json::from_value(older["history"].clone()).expect("a history");
     let replayed = Execution::replay(&program, &start_of("it", json!(null)), &Limits::default(), history, || ());
@@ -239,13 +242,13 @@ fn history_of_an_older_prelude_is_followed() {
 }
 
 #[test]
-fn sets_and_hashes_are_the_same_every_time() {
+fn sets_and_hashes_are_deterministic() {
     let program = load(&workflow(
         "class A:\n    pass\ns = {'b', 'a', 'c', 1, 2.5, None}\nreturn [str(s), hash('x') == hash('x'), str(sorted(['b', 'a'])), len(repr(A()))]",
     ));
     let start = start_of("it", json!(null));
-    let first = Story::begin(&program, &start).result();
+    let first = TestExecution::start(&program, &start).result();
     for _ in 0..5 {
-        assert_eq!(Story::begin(&program, &start).result(), first);
+        assert_eq!(TestExecution::start(&program, &start).result(), first);
     }
 }

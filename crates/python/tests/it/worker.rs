@@ -1,4 +1,4 @@
-//! Workers are processes, and a crash affects only one worker.
+//! Worker processes, and the effects of their crashes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
-use steplatch_python_api::wire::{Ask, Begin, Reply};
+use steplatch_python_api::wire::{Begin, Reply, Request};
 use steplatch_python_api::{Answer, CallKind, Entry, FailureKind, Limits, Progress, State};
 
 use crate::blocking::Worker;
-use crate::story::{start_of, workflow};
+use crate::test_execution::{start_of, workflow};
 
 fn worker(memory: usize) -> Worker {
     Worker::start(Command::new(env!("CARGO_BIN_EXE_steplatch-python-worker")).arg(memory.to_string()))
         .expect("a worker starts")
 }
 
-fn begin(execution: u64, body: &str, history: Vec<Entry>) -> Ask {
-    // Generous, so that a busy machine does not decide which limit is exceeded.
-    begin_within(Duration::from_secs(120), execution, body, history)
+fn begin(execution: u64, body: &str, history: Vec<Entry>) -> Request {
+    // A generous limit, so that other limits are exceeded first even on a busy host.
+    begin_with_time_limit(Duration::from_secs(120), execution, body, history)
 }
 
-fn begin_within(time: Duration, execution: u64, body: &str, history: Vec<Entry>) -> Ask {
+fn begin_with_time_limit(time: Duration, execution: u64, body: &str, history: Vec<Entry>) -> Request {
     let limits = Limits { time, memory: 16 << 20, ..Limits::default() };
     let start = start_of("it", json!(null));
     let (file, text) = ("flow.py".to_owned(), workflow(body));
-    Ask::Begin(Box::new(Begin { execution, file, text, start, limits, history }))
+    Request::Begin(Box::new(Begin { execution, file, text, start, limits, history }))
 }
 
-fn answer(execution: u64, ordinal: u64, value: Value) -> Ask {
-    Ask::Answer { execution, ordinal, answer: Answer::Value(value) }
+fn answer(execution: u64, ordinal: u64, value: Value) -> Request {
+    Request::Answer { execution, ordinal, answer: Answer::Value(value) }
 }
 
 fn progress(reply: Reply) -> Progress {
@@ -40,14 +40,14 @@ fn progress(reply: Reply) -> Progress {
     }
 }
 
-const POLITE: &str = "name = await ctx.gate('Who?')\nreturn f'hello {name}'";
+const GREETING: &str = "name = await ctx.gate('Who?')\nreturn f'hello {name}'";
 
 #[test]
-fn excessive_execution_fails_alone() {
+fn excessive_execution_does_not_affect_others() {
     let mut worker = worker(512);
-    let before = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
+    let before = progress(worker.request(begin(1, GREETING, Vec::new())).expect("the worker responds"));
     assert_eq!(before.state, State::Waiting(vec![1]));
-    let bad = [
+    let excessive = [
         ("def deeper(n):\n    return deeper(n)\nreturn deeper(0)", FailureKind::Recursion),
         ("x = []\nwhile True:\n    x.append('y' * 1000 + str(len(x)))", FailureKind::Memory),
         ("return 'x' * (1 << 40)", FailureKind::Memory),
@@ -59,44 +59,44 @@ fn excessive_execution_fails_alone() {
         ("while True:\n    ctx.emit('x', 'y' * 1000000)", FailureKind::Told),
         ("import re\nreturn bool(re.match(r'(?=(a+)+$)(a|a)*\\1b', 'a' * 60 + 'c'))", FailureKind::Raised),
     ];
-    for (at, (body, kind)) in bad.iter().enumerate() {
-        match progress(worker.ask(begin(3 + at as u64, body, Vec::new())).expect("the worker runs")).state {
+    for (index, (body, kind)) in excessive.iter().enumerate() {
+        match progress(worker.request(begin(3 + index as u64, body, Vec::new())).expect("the worker responds")).state {
             State::Failed(failure) => assert_eq!(failure.kind, *kind, "{body}: {failure}"),
             state => panic!("{body}: {state:?}"),
         }
     }
-    let endless = begin_within(Duration::from_secs(2), 2, "while True:\n    pass", Vec::new());
-    match progress(worker.ask(endless).expect("the worker runs")).state {
+    let endless = begin_with_time_limit(Duration::from_secs(2), 2, "while True:\n    pass", Vec::new());
+    match progress(worker.request(endless).expect("the worker responds")).state {
         State::Failed(failure) => {
             assert_eq!(failure.kind, FailureKind::Time, "{failure}");
             assert!(failure.message.contains("limit of 2s"), "{failure}");
         }
         state => panic!("{state:?}"),
     }
-    let after = progress(worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"));
+    let after = progress(worker.request(answer(1, 1, json!("ana"))).expect("the worker responds"));
     assert_eq!(after.state, State::Completed(json!("hello ana")));
     assert_eq!(
-        worker.ask(answer(1, 1, json!("ana"))).expect("the worker runs"),
+        worker.request(answer(1, 1, json!("ana"))).expect("the worker responds"),
         Reply::Unknown,
         "the execution has ended"
     );
 }
 
 #[test]
-fn each_execution_has_its_own_memory() {
+fn each_execution_has_its_own_memory_limit() {
     let mut worker = worker(512);
     // Ten executions together use more than the limit of one.
     let body = "x = ['y' * 1000 + str(n) for n in range(6000)]\nawait ctx.gate('Go on?')\nx += ['z' * 1000 + str(n) for n in range(int(await ctx.run('n')))]\nreturn len(x)";
     for execution in 0..10 {
-        progress(worker.ask(begin(execution, body, Vec::new())).expect("the worker runs"));
+        progress(worker.request(begin(execution, body, Vec::new())).expect("the worker responds"));
     }
     for (execution, more) in [(3, 100), (4, 20000)] {
-        progress(worker.ask(answer(execution, 1, json!(""))).expect("the worker runs"));
-        let state = progress(worker.ask(answer(execution, 2, json!(more))).expect("the worker runs")).state;
+        progress(worker.request(answer(execution, 1, json!(""))).expect("the worker responds"));
+        let state = progress(worker.request(answer(execution, 2, json!(more))).expect("the worker responds")).state;
         match state {
             State::Completed(length) => assert_eq!((more, length), (100, json!(6100))),
             State::Failed(failure) => assert_eq!((more, failure.kind), (20000, FailureKind::Memory), "{failure}"),
-            State::Waiting(_) => panic!("it still waits"),
+            State::Waiting(_) => panic!("the execution still waits"),
         }
     }
 }
@@ -107,118 +107,121 @@ fn dropped_large_answers_do_not_accumulate() {
     // The process uses more than the limit of one execution, which would reveal wrong accounting.
     let body = "x = ['y' * 1000 + str(n) for n in range(12000)]\nawait ctx.gate('Go on?')";
     for execution in 10..14 {
-        progress(worker.ask(begin(execution, body, Vec::new())).expect("the worker runs"));
+        progress(worker.request(begin(execution, body, Vec::new())).expect("the worker responds"));
     }
     let body = "total = 0\nfor n in range(40):\n    total += len(await ctx.run('n', 'x' * 500000))\nreturn total";
-    progress(worker.ask(begin(1, body, Vec::new())).expect("the worker runs"));
+    progress(worker.request(begin(1, body, Vec::new())).expect("the worker responds"));
     for ordinal in 1..=39 {
-        let now = progress(worker.ask(answer(1, ordinal, json!("y".repeat(1 << 20)))).expect("the worker runs"));
+        let now =
+            progress(worker.request(answer(1, ordinal, json!("y".repeat(1 << 20)))).expect("the worker responds"));
         assert!(matches!(now.state, State::Waiting(_)), "{:?}", now.state);
         assert_eq!(now.calls.last().map(|call| call.ordinal), Some(ordinal + 1));
     }
-    let state = progress(worker.ask(answer(1, 40, json!("y"))).expect("the worker runs")).state;
+    let state = progress(worker.request(answer(1, 40, json!("y"))).expect("the worker responds")).state;
     assert_eq!(state, State::Completed(json!((39 << 20) + 1)));
-    // Values that are kept do add up.
+    // Retained values do accumulate.
     let body = "kept = []\nfor n in range(40):\n    kept.append(await ctx.run('n'))";
-    progress(worker.ask(begin(2, body, Vec::new())).expect("the worker runs"));
-    let fails = (1..=40).find_map(|ordinal| {
-        match progress(worker.ask(answer(2, ordinal, json!("y".repeat(1 << 20)))).expect("the worker runs")).state {
+    progress(worker.request(begin(2, body, Vec::new())).expect("the worker responds"));
+    let failure = (1..=40).find_map(|ordinal| {
+        match progress(worker.request(answer(2, ordinal, json!("y".repeat(1 << 20)))).expect("the worker responds"))
+            .state
+        {
             State::Failed(failure) => Some((ordinal, failure.kind)),
             _ => None,
         }
     });
-    let (ordinal, kind) = fails.expect("it fails");
+    let (ordinal, kind) = failure.expect("the execution fails");
     assert_eq!(kind, FailureKind::Memory);
     assert!((12..=18).contains(&ordinal), "after {ordinal} MiB of 16");
 }
 
 #[test]
-fn ended_worker_gives_a_reason_and_another_one_continues() {
+fn another_worker_continues_after_an_out_of_memory_exit() {
     let mut first = worker(24);
-    let started = progress(first.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
+    let started = progress(first.request(begin(1, GREETING, Vec::new())).expect("the worker responds"));
     // More than the limit of the whole process, in one allocation that the interpreter cannot foresee.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let text = workflow("x = list(range(1000000))\nwhile True:\n    x = x + x");
     let (file, start) = ("flow.py".to_owned(), start_of("it", json!(null)));
-    let greedy = Ask::Begin(Box::new(Begin { execution: 2, file, text, start, limits, history: Vec::new() }));
-    match first.ask(greedy) {
+    let greedy = Request::Begin(Box::new(Begin { execution: 2, file, text, start, limits, history: Vec::new() }));
+    match first.request(greedy) {
         Err(WorkerError::Memory) => {}
-        other => panic!("it lives: {other:?}"),
+        other => panic!("the worker has not exited: {other:?}"),
     }
-    assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that execution is to blame");
+    assert_eq!(first.protocol().busy_with(), Some(Some(2)), "that execution is the cause");
     let mut second = worker(24);
     let history = started.calls.into_iter().map(Entry::Called).collect();
-    let again = progress(second.ask(begin(1, POLITE, history)).expect("the worker runs"));
-    assert_eq!((again.calls.len(), again.state), (0, State::Waiting(vec![1])));
-    let end = progress(second.ask(answer(1, 1, json!("bo"))).expect("the worker runs"));
+    let restored = progress(second.request(begin(1, GREETING, history)).expect("the worker responds"));
+    assert_eq!((restored.calls.len(), restored.state), (0, State::Waiting(vec![1])));
+    let end = progress(second.request(answer(1, 1, json!("bo"))).expect("the worker responds"));
     assert_eq!(end.state, State::Completed(json!("hello bo")));
 }
 
 #[test]
-fn killed_worker_loses_only_itself() {
+fn killed_worker_is_reported_with_its_exit_status() {
     let mut worker = worker(64);
-    progress(worker.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
+    progress(worker.request(begin(1, GREETING, Vec::new())).expect("the worker responds"));
     let killed = Command::new("kill").args(["-9", &worker.process().to_string()]).status().expect("kill runs");
     assert!(killed.success());
-    match worker.ask(answer(1, 1, json!("x"))) {
+    match worker.request(answer(1, 1, json!("x"))) {
         Err(WorkerError::Ended(status)) => assert!(!status.success()),
-        other => panic!("it lives: {other:?}"),
+        other => panic!("the worker has not exited: {other:?}"),
     }
 }
 
 #[test]
-fn five_hundred_waiting_executions_take_little_memory() {
+fn five_hundred_waiting_executions_use_little_memory() {
     let mut worker = worker(512);
     let text = include_str!("release_notes.py").to_owned();
-    let mut at = |execution| {
+    let mut memory_with = |execution| {
         let start = start_of("release_notes", json!(null));
         let (file, text, limits) = ("notes.py".to_owned(), text.clone(), Limits::default());
-        let ask = Ask::Begin(Box::new(Begin { execution, file, text, start, limits, history: Vec::new() }));
-        progress(worker.ask(ask).expect("the worker runs"));
+        let request = Request::Begin(Box::new(Begin { execution, file, text, start, limits, history: Vec::new() }));
+        progress(worker.request(request).expect("the worker responds"));
         let node = |output: &str| json!({ "success": true, "output": output });
-        progress(worker.ask(answer(execution, 1, node("fix: a"))).expect("the worker runs"));
-        let now = progress(worker.ask(answer(execution, 2, node("We fixed a."))).expect("the worker runs"));
+        progress(worker.request(answer(execution, 1, node("fix: a"))).expect("the worker responds"));
+        let now = progress(worker.request(answer(execution, 2, node("We fixed a."))).expect("the worker responds"));
         assert!(matches!(now.calls[1].kind, CallKind::Gate { .. }));
-        worker.conversation().memory()
+        worker.protocol().memory()
     };
-    let before = at(0);
-    let after = (1..=500).map(&mut at).last().expect("500 of them");
+    let before = memory_with(0);
+    let after = (1..=500).map(&mut memory_with).last().expect("500 executions");
     let each = (after - before) / 500;
     assert!(each < 20_000, "{each} bytes each");
     // A parked execution can be resumed.
-    let end = progress(worker.ask(answer(1, 4, json!("publish"))).expect("the worker runs"));
+    let end = progress(worker.request(answer(1, 4, json!("publish"))).expect("the worker responds"));
     assert_eq!(end.state, State::Completed(json!("We fixed a.")));
 }
 
 #[test]
-fn file_is_read_in_a_worker_too() {
+fn worker_loads_files() {
     let mut worker = worker(64);
-    let load = |text: &str| Ask::Load { file: "flow.py".to_owned(), text: text.to_owned() };
-    match worker.ask(load(&workflow("return 1"))).expect("the worker runs") {
-        Reply::Declares(declared) => assert_eq!(declared[0].id, "it"),
+    let load = |text: &str| Request::Load { file: "flow.py".to_owned(), text: text.to_owned() };
+    match worker.request(load(&workflow("return 1"))).expect("the worker responds") {
+        Reply::Declares(declarations) => assert_eq!(declarations[0].id, "it"),
         reply => panic!("{reply:?}"),
     }
-    match worker.ask(load("def")).expect("the worker runs") {
+    match worker.request(load("def")).expect("the worker responds") {
         Reply::Refused(failure) => assert_eq!(failure.kind, FailureKind::Unreadable),
         reply => panic!("{reply:?}"),
     }
 }
 
 #[test]
-fn long_replay_reports_that_it_is_alive() {
+fn long_replay_reports_that_the_worker_is_busy() {
     let busy = "def busy():\n    total = 0\n    for i in range(50000):\n        total += i\n    return total\n";
     let body = format!("{busy}while True:\n    for _ in range(int(await ctx.run('n'))):\n        busy()");
     let mut quick = worker(64);
-    // The total takes longer than a worker may be silent.
+    // The replay takes longer than a worker may be silent.
     let mut history = Vec::new();
-    let mut now = progress(quick.ask(begin(1, &body, Vec::new())).expect("the worker runs"));
+    let mut now = progress(quick.request(begin(1, &body, Vec::new())).expect("the worker responds"));
     let began = Instant::now();
     let mut ordinal = 0;
     while began.elapsed() < Duration::from_secs(5) {
         ordinal += 1;
         history.extend(now.calls.drain(..).map(Entry::Called));
         history.push(Entry::Answered { ordinal, answer: Answer::Value(json!(2)) });
-        now = progress(quick.ask(answer(1, ordinal, json!(2))).expect("the worker runs"));
+        now = progress(quick.request(answer(1, ordinal, json!(2))).expect("the worker responds"));
         assert!(matches!(now.state, State::Waiting(_)), "{:?}", now.state);
     }
     let mut child = Command::new(env!("CARGO_BIN_EXE_steplatch-python-worker"))
@@ -226,48 +229,48 @@ fn long_replay_reports_that_it_is_alive() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("a worker starts");
-    let mut conversation = WorkerProtocol::new();
-    let (number, line) = conversation.ask(begin(1, &body, history));
-    child.stdin.as_mut().expect("a pipe").write_all(&line).expect("it reads");
-    let mut alive = 0;
+    let mut protocol = WorkerProtocol::new();
+    let (number, line) = protocol.add_request(begin(1, &body, history));
+    child.stdin.as_mut().expect("a pipe").write_all(&line).expect("the worker reads");
+    let mut alive_count = 0;
     for line in BufReader::new(child.stdout.take().expect("a pipe")).lines() {
-        match conversation.receive(&line.expect("text")).expect("it makes sense") {
-            WorkerEvent::Alive => alive += 1,
-            WorkerEvent::Reply(answered, reply) => {
-                assert_eq!((answered, progress(reply).calls), (number, now.calls.clone()));
+        match protocol.receive(&line.expect("text")).expect("the line is valid") {
+            WorkerEvent::Alive => alive_count += 1,
+            WorkerEvent::Reply(replied, reply) => {
+                assert_eq!((replied, progress(reply).calls), (number, now.calls.clone()));
                 break;
             }
         }
     }
     // The first line was the worker's greeting.
-    assert!(alive >= 2, "{alive} signs");
-    assert_eq!(conversation.busy_with(), None);
+    assert!(alive_count >= 2, "{alive_count} reports");
+    assert_eq!(protocol.busy_with(), None);
     drop(child.stdin.take());
-    assert!(child.wait().expect("it ends").success(), "nobody asks any more");
+    assert!(child.wait().expect("the worker exits").success(), "the worker exits at the end of its input");
 }
 
 #[test]
-fn unfollowed_history_is_reported() {
+fn mismatched_history_is_reported() {
     let mut worker = worker(64);
-    let mut now = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("the worker runs"));
+    let mut now = progress(worker.request(begin(1, GREETING, Vec::new())).expect("the worker responds"));
     let history: Vec<Entry> = now.calls.drain(..).map(Entry::Called).collect();
-    match worker.ask(begin(1, "return await ctx.gate('Why?')", history)).expect("the worker runs") {
+    match worker.request(begin(1, "return await ctx.gate('Why?')", history)).expect("the worker responds") {
         Reply::Diverged(divergence) => assert!(divergence.to_string().contains(r#"ctx.gate(prompt="Who?")"#)),
         reply => panic!("{reply:?}"),
     }
     assert_eq!(
-        worker.ask(answer(1, 1, json!("x"))).expect("the worker runs"),
+        worker.request(answer(1, 1, json!("x"))).expect("the worker responds"),
         Reply::Unknown,
-        "it took the place of another"
+        "the diverged execution replaced the first one"
     );
-    assert_eq!(worker.ask(Ask::Forget { execution: 1 }).expect("the worker runs"), Reply::Forgotten);
+    assert_eq!(worker.request(Request::Forget { execution: 1 }).expect("the worker responds"), Reply::Forgotten);
 }
 
 #[test]
-fn impossible_worker_message_is_noticed() {
-    let mut conversation = WorkerProtocol::new();
-    assert_eq!(conversation.receive(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
-    assert_eq!(conversation.receive(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
+fn invalid_worker_line_is_rejected() {
+    let mut protocol = WorkerProtocol::new();
+    assert_eq!(protocol.receive(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
+    assert_eq!(protocol.receive(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
     for line in [
         "",
         "[]",
@@ -275,17 +278,18 @@ fn impossible_worker_message_is_noticed() {
         r#"{"still_at":1}"#,
         r#"{"replied":{"number":1,"reply":"unknown","memory":0}}"#,
     ] {
-        assert!(matches!(conversation.receive(line), Err(ConversationError::InvalidLine(_))), "{line}");
+        assert!(matches!(protocol.receive(line), Err(ConversationError::InvalidLine(_))), "{line}");
     }
 }
 
 #[test]
-fn two_processes_behave_identically() {
+fn executions_are_identical_across_processes() {
     let body = "names = {f'name {n}' for n in range(200)} | {1, 2.5, None, (1, 'x')}\n\
                 counts = {hash(name): name for name in names}\n\
                 return [str(names), str(counts), [hash(n) for n in ('x', 1.5, (1, 2))], str(frozenset(names)), repr(it), repr(ctx)]";
-    let states: Vec<State> =
-        (0..3).map(|_| progress(worker(64).ask(begin(1, body, Vec::new())).expect("the worker runs")).state).collect();
+    let states: Vec<State> = (0..3)
+        .map(|_| progress(worker(64).request(begin(1, body, Vec::new())).expect("the worker responds")).state)
+        .collect();
     assert!(matches!(&states[0], State::Completed(_)), "{:?}", states[0]);
     assert!(states.iter().all(|state| *state == states[0]));
 }

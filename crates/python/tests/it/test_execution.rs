@@ -1,11 +1,11 @@
-//! Functions with calls that a test answers.
+//! Executions of functions whose calls a test answers.
 
 use serde_json::{Map, Value, json};
 use steplatch_python::{Execution, Program};
 use steplatch_python_api::{Answer, Entry, Failure, Limits, Progress, Start, State};
 
-/// Executes the workflow `it` of a file.
-pub(crate) struct Story {
+/// An execution of a workflow, with its history.
+pub(crate) struct TestExecution {
     pub(crate) execution: Execution,
     pub(crate) progress: Progress,
     pub(crate) history: Vec<Entry>,
@@ -27,37 +27,37 @@ pub(crate) fn load(text: &str) -> Program {
 
 /// Loads an invalid file.
 #[must_use]
-pub(crate) fn refused(text: &str) -> Failure {
+pub(crate) fn load_failure(text: &str) -> Failure {
     match Program::load("flow.py", text) {
-        Ok(program) => panic!("the file was read: {:?}", program.declarations()),
+        Ok(program) => panic!("the file was loaded: {:?}", program.declarations()),
         Err(failure) => failure,
     }
 }
 
-/// Makes a file from the body of an async function of `ctx`.
+/// Returns a file with the workflow `it`, whose async function has this body.
 #[must_use]
 pub(crate) fn workflow(body: &str) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
     format!("import asyncio\nasync def it(ctx):\n{body}\nWorkflow(id=\"it\", session=session, fn=it)\n")
 }
 
-impl Story {
+impl TestExecution {
     #[must_use]
-    pub(crate) fn begin(program: &Program, start: &Start) -> Self {
-        Self::within(program, start, &Limits::default())
+    pub(crate) fn start(program: &Program, start: &Start) -> Self {
+        Self::start_with_limits(program, start, &Limits::default())
     }
 
     #[must_use]
-    pub(crate) fn within(program: &Program, start: &Start, limits: &Limits) -> Self {
+    pub(crate) fn start_with_limits(program: &Program, start: &Start, limits: &Limits) -> Self {
         let (execution, progress) = Execution::begin(program, start, limits);
         let history = progress.calls.iter().cloned().map(Entry::Called).collect();
         Self { execution, progress, history, program: program.clone(), start: start.clone(), limits: limits.clone() }
     }
 
-    /// Executes the body of a function.
+    /// Starts the workflow `it` with this body.
     #[must_use]
-    pub(crate) fn of(body: &str) -> Self {
-        Self::begin(&load(&workflow(body)), &start_of("it", json!("in")))
+    pub(crate) fn start_body(body: &str) -> Self {
+        Self::start(&load(&workflow(body)), &start_of("it", json!("in")))
     }
 
     pub(crate) fn answer(&mut self, ordinal: u64, answer: Answer) -> &Progress {
@@ -67,11 +67,11 @@ impl Story {
         &self.progress
     }
 
-    pub(crate) fn value(&mut self, ordinal: u64, value: Value) -> &Progress {
+    pub(crate) fn answer_value(&mut self, ordinal: u64, value: Value) -> &Progress {
         self.answer(ordinal, Answer::Value(value))
     }
 
-    /// Leaves a call to the execution.
+    /// Lets the execution answer a call itself.
     pub(crate) fn inline(&mut self, ordinal: u64) -> &Progress {
         self.history.push(Entry::Inlined { ordinal });
         self.progress = self.execution.inline(ordinal);
@@ -92,7 +92,7 @@ impl Story {
     pub(crate) fn waiting(&self) -> Vec<u64> {
         match self.execution.state() {
             State::Waiting(waiting) => waiting.clone(),
-            state => panic!("it does not wait: {state:?}"),
+            state => panic!("the execution does not wait: {state:?}"),
         }
     }
 
@@ -101,7 +101,7 @@ impl Story {
         match self.execution.state() {
             State::Completed(result) => result.clone(),
             State::Failed(failure) => panic!("{failure}"),
-            state => panic!("it has not ended: {state:?}"),
+            state => panic!("the execution has not ended: {state:?}"),
         }
     }
 
@@ -109,13 +109,13 @@ impl Story {
     pub(crate) fn failure(&self) -> Failure {
         match self.execution.state() {
             State::Failed(failure) => failure.clone(),
-            state => panic!("it did not fail: {state:?}"),
+            state => panic!("the execution did not fail: {state:?}"),
         }
     }
 
-    /// The calls after the last answer.
+    /// Returns descriptions of the calls after the last answer.
     #[must_use]
-    pub(crate) fn asked(&self) -> Vec<String> {
+    pub(crate) fn new_calls(&self) -> Vec<String> {
         self.progress.calls.iter().map(|call| format!("{} {}", call.ordinal, call.kind.describe())).collect()
     }
 }

@@ -217,7 +217,7 @@ base_ur = 'x'
             "/c.toml: token of remote 'a b' must be env:NAME, file:PATH or keyring:NAME",
             "/c.toml: base_url of remote 'a b' is missing",
             "/c.toml: execution_timeout of remote 'b' is 10, ",
-            "WORKFLOWS_ENABLED: is 'perhaps', and must be true or false",
+            "WORKFLOWS_ENABLED: is 'perhaps', but must be true or false",
             "WORKFLOW_RETRY_ATTEMPTS: is '11', ",
             "/c.toml: 'base_ur' is not a setting of remote 'b'; did you mean 'base_url'?",
         ] {

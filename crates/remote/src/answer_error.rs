@@ -12,34 +12,34 @@ pub enum AnswerError {
     /// A status is not an object.
     #[error("the answer is not an object")]
     NotObject,
-    /// A status lacks its word.
+    /// The answer has no status.
     #[error("the answer has no status")]
     NoStatus,
-    /// The word of a status has no visible character.
+    /// The status has no visible characters.
     #[error("the answer has an empty status")]
     EmptyStatus,
-    /// The answer to a start lacks an id, or has an id that is not usable in a path.
+    /// The answer to a start has no id, or an id that is not usable in a path.
     #[error("the answer has no valid {field}")]
     NoId {
-        /// The field of the answer.
+        /// Name of the field.
         field: &'static str,
     },
-    /// A list has neither of the accepted shapes.
+    /// The list has neither of the accepted forms.
     #[error("the list is neither an array nor a page")]
     NotList,
-    /// A page lacks its entries.
+    /// A page has no entries.
     #[error("the page has no results")]
     NoResults,
     /// The link to the next page is not a string.
-    #[error("the link to the next page is not text")]
+    #[error("the link to the next page is not a string")]
     NoNextPage,
     /// The MCP tool that lists workflows reports a failure.
     #[error("the tool failed: {message}")]
     ToolFailed {
-        /// The error of the tool, cleaned; at most 300 characters.
+        /// Error of the tool, cleaned; at most 300 characters.
         message: String,
     },
-    /// The structured result of the tool lacks a list.
+    /// The structured result of the tool has no list.
     #[error("the result of the tool has no list")]
     ToolWithoutList,
     /// The text of the tool's result is not JSON.
@@ -53,10 +53,10 @@ pub enum EntryError {
     /// The entry is not an object.
     #[error("it is not an object")]
     NotObject,
-    /// The entry lacks an id, or has an id that is not usable in a path.
+    /// The entry has no id, or an id that is not usable in a path.
     #[error("it has no valid id")]
     NoId,
-    /// The entry lacks a name for people.
+    /// The entry has neither a title nor a name.
     #[error("it has neither a title nor a name")]
     NoTitle,
 }

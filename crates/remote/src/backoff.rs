@@ -1,7 +1,7 @@
 //! Delays before the next requests to a service.
 //!
 //! Uses no clock and no randomness: the caller passes the jitter, a number from 0 to 1. The jitter shortens a delay by
-//! up to a tenth, so that many waiting callers do not all send at once.
+//! up to a tenth, so that many delays callers do not send at the same time.
 
 use std::time::Duration;
 
@@ -120,21 +120,21 @@ mod tests {
 
     #[test]
     fn polling_slows_while_unchanged_and_resumes_on_change() {
-        let mut pace = PollBackoff::new(ms(5_000));
-        assert_eq!(pace.first_delay(), ms(1_000));
-        let same: Vec<u128> = (0..6).map(|_| pace.next_delay(PollResult::Same, 0.0).as_millis()).collect();
+        let mut backoff = PollBackoff::new(ms(5_000));
+        assert_eq!(backoff.first_delay(), ms(1_000));
+        let same: Vec<u128> = (0..6).map(|_| backoff.next_delay(PollResult::Same, 0.0).as_millis()).collect();
         assert_eq!(same, [1_500, 2_250, 3_375, 5_000, 5_000, 5_000]);
-        assert_eq!(pace.next_delay(PollResult::Changed, 0.0), ms(1_000));
-        assert_eq!(pace.next_delay(PollResult::Same, 1.0), ms(1_350));
+        assert_eq!(backoff.next_delay(PollResult::Changed, 0.0), ms(1_000));
+        assert_eq!(backoff.next_delay(PollResult::Same, 1.0), ms(1_350));
     }
 
     #[test]
-    fn failing_service_is_polled_less_and_less() {
-        let mut pace = PollBackoff::new(ms(5_000));
+    fn failing_service_is_polled_less_often() {
+        let mut backoff = PollBackoff::new(ms(5_000));
         let failed = PollResult::Failed { retry_after: None };
-        let waiting: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
-        assert_eq!(waiting, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "the worker answers again");
+        let delays: Vec<u64> = (0..10).map(|_| backoff.next_delay(failed, 0.0).as_secs()).collect();
+        assert_eq!(delays, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        assert_eq!(backoff.next_delay(PollResult::Same, 0.0), ms(5_000), "the service answers again");
     }
 
     #[test]
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn list_is_requested_again_sooner_at_first() {
+    fn list_retries_slow_down_up_to_the_interval() {
         let seconds = |failures, interval| discovery_delay(failures, interval, None, 0.0).as_secs();
-        let waiting: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
-        assert_eq!(waiting, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        let delays: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(seconds(9, Some(ms(60_000))), 60);
         assert_eq!(seconds(u32::MAX, Some(ms(1))), 1);
         assert_eq!(discovery_delay(1, None, Some(ms(30_000)), 0.0), ms(30_000));
@@ -158,21 +158,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn polling_is_never_too_frequent_and_never_ends(
-            longest in 0u64..400_000,
-            looks in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
+        fn poll_delays_stay_within_their_bounds(
+            max_delay in 0u64..400_000,
+            polls in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
         ) {
-            let mut pace = PollBackoff::new(ms(longest));
-            for (inspected, retry_after, jitter) in looks {
-                let inspected = match inspected {
+            let mut backoff = PollBackoff::new(ms(max_delay));
+            for (kind, retry_after, jitter) in polls {
+                let poll = match kind {
                     0 => PollResult::Changed,
                     1 => PollResult::Same,
                     _ => PollResult::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
                 };
-                let wait = pace.next_delay(inspected, jitter);
-                prop_assert!(wait >= MIN_PAUSE && wait <= MAX_PAUSE.max(ms(longest)));
-                if !matches!(inspected, PollResult::Failed { .. }) {
-                    prop_assert!(wait <= ms(longest).max(MIN_PAUSE));
+                let delay = backoff.next_delay(poll, jitter);
+                prop_assert!(delay >= MIN_PAUSE && delay <= MAX_PAUSE.max(ms(max_delay)));
+                if !matches!(poll, PollResult::Failed { .. }) {
+                    prop_assert!(delay <= ms(max_delay).max(MIN_PAUSE));
                 }
             }
         }

@@ -32,7 +32,7 @@ use sender::{Request, Sender};
 /// Maximum number of followed redirects, within an origin.
 const MAX_REDIRECTS: usize = 5;
 
-/// Time limits of the client.
+/// Limits of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Time limit of connecting.
@@ -43,7 +43,7 @@ pub struct Limits {
     pub start_timeout: Duration,
     /// Time limit of a list with all its pages.
     pub list_timeout: Duration,
-    /// Delay before the first retry; doubled for each further one.
+    /// Delay before the first retry; doubled for each further retry.
     pub retry_delay: Duration,
     /// Maximum size of a response.
     pub max_response_bytes: usize,
@@ -62,7 +62,7 @@ impl Default for Limits {
     }
 }
 
-/// Client of one service. Cheap to clone; clones share their connections.
+/// A client of one service. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -80,7 +80,7 @@ struct Inner {
 pub enum Cancelled {
     /// The service accepted the request. The status of the run will show its end.
     Accepted,
-    /// The service does not support the request, so the run continues there.
+    /// The service does not support cancellation, so the run continues there.
     NotSupported,
 }
 
@@ -89,7 +89,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the URL of the configuration is invalid. [`Config`]'s readers refuse such a URL already.
+    /// If the URL of the configuration is invalid. The readers of [`Config`] already reject such a URL.
     pub fn new(config: &Config) -> Result<Self, ClientError> {
         Self::with_limits(config, Limits::default())
     }
@@ -119,7 +119,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If a page is not available, or is not a list. The other pages are lost then.
+    /// If a page is not available, or is not a list. The other pages are then lost.
     #[boxed]
     pub async fn list(&self) -> Result<Listing, RequestError> {
         let limit = self.0.limits.list_timeout;
@@ -140,11 +140,11 @@ impl Client {
         let mut seen_urls = BTreeSet::new();
         loop {
             if !seen_urls.insert(url.to_string()) {
-                listing.mark_cut("The pages of the list link to each other in a circle. Each page is read once.");
+                listing.mark_cut("The pages of the list form a cycle. Each page is read once.");
                 break;
             }
             if seen_urls.len() > MAX_PAGES {
-                listing.mark_cut("The list has too many pages. The first hundred are read.");
+                listing.mark_cut("The list has too many pages. Only the first 100 are read.");
                 break;
             }
             let page_url = &url;
@@ -154,17 +154,17 @@ impl Client {
             });
             let page = page.await?;
             let next = page.next.clone();
-            let addition = run_blocking(move || {
+            let add_page = run_blocking(move || {
                 listing.add(page);
                 listing
             });
-            listing = addition.await;
+            listing = add_page.await;
             let Some(next) = next else { break };
             match url.join(&next) {
                 Ok(next) if next.origin() == self.0.base.origin() => url = next,
                 _ => {
                     listing
-                        .mark_cut("The list continues at another address, which is not requested because it would receive the token.");
+                        .mark_cut("The list continues on another server, which is not contacted because it would receive the token.");
                     break;
                 }
             }
@@ -200,13 +200,13 @@ impl Client {
             Err(SendError::Lost(message)) => return Err(StartError::Unknown { message }),
         };
         match answer.status.as_u16() {
-            200..=299 => answer.json().and_then(|json| StartedRun::read(&json)).map_err(|why| StartError::Unknown {
-                message: format!("The service answered the start with {}, and {why}.", answer.status.as_u16()),
+            200..=299 => answer.json().and_then(|json| StartedRun::read(&json)).map_err(|error| StartError::Unknown {
+                message: format!("The service answered the start with {}, but {error}.", answer.status.as_u16()),
             }),
-            // These codes mean that another address must receive the request; the other redirects mean that the server
-            // performed it.
+            // These statuses mean that the request must be sent to another address; the other redirects mean that the
+            // server performed it.
             301 | 307 | 308 => {
-                Err(refused(format!("{} The redirect is not followed; correct base_url.", answer.error_text())))
+                Err(refused(format!("{} The redirect was not followed; correct base_url.", answer.error_text())))
             }
             status @ 400..=499 => Err(StartError::Refused {
                 message: answer.error_text(),
@@ -290,7 +290,7 @@ impl Client {
                 None => return Err(answer.error()),
             }
         }
-        Err(RequestError::permanent("The service redirects without end."))
+        Err(RequestError::permanent("The service redirects too many times."))
     }
 
     /// Returns a URL under the workflows of the service. Encodes ids, so that each is one segment.
@@ -306,7 +306,7 @@ impl Client {
     }
 }
 
-/// Returns a random number from 0 to 1, so that many waiting clients do not all send at once.
+/// Returns a random number from 0 to 1, so that many waiting clients do not send at the same time.
 #[must_use]
 pub fn jitter() -> f64 {
     f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX)

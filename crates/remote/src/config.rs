@@ -22,11 +22,11 @@ use crate::filter;
 /// A configured remote service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The name in this installation.
+    /// Name of the service in this installation.
     pub name: String,
-    /// True if the service is in use.
+    /// True if the service is enabled.
     pub enabled: bool,
-    /// Its URL: `https`, or `http` on loopback; without a trailing slash.
+    /// URL of the service: `https`, or `http` on loopback; without a trailing slash.
     pub base_url: String,
     /// URL of the MCP server whose `workflows-list-tool` returns the list instead of the REST route.
     pub discovery_mcp: Option<String>,
@@ -38,7 +38,7 @@ pub struct Config {
     pub execution_timeout: Duration,
     /// Maximum number of concurrent runs at the service.
     pub max_concurrent_executions: usize,
-    /// Globs of the offered names; `!` excludes. Empty offers all.
+    /// Globs of the names of offered workflows; `!` excludes. If empty, all are offered.
     pub filter_patterns: Vec<String>,
     /// Maximum time between two status requests for a run.
     pub status_check_interval: Duration,
@@ -68,7 +68,7 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {problem}.")]
 pub struct ConfigError {
-    /// The setting: an environment variable, or a key and its service.
+    /// The setting: an environment variable, or a key and the name of its service.
     pub place: String,
     /// The problem and the allowed values, without a full stop.
     pub problem: SettingError,
@@ -106,8 +106,8 @@ impl Config {
         reader.finish()
     }
 
-    /// Reads the service that environment variables configure, named "default". `None` if no variable is set; an empty
-    /// variable counts as not set.
+    /// Reads the service configured by environment variables, with the name "default". Returns `None` if no variable is
+    /// set; an empty variable counts as unset.
     ///
     /// # Errors
     ///
@@ -183,8 +183,8 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
     }
 
     fn finish(mut self) -> Result<Config, Vec<ConfigError>> {
-        let is_reported = self.invalid.iter().any(|invalid| invalid.place == (self.place)("base_url"));
-        if self.config.enabled && self.config.base_url.is_empty() && !is_reported {
+        let is_url_invalid = self.invalid.iter().any(|invalid| invalid.place == (self.place)("base_url"));
+        if self.config.enabled && self.config.base_url.is_empty() && !is_url_invalid {
             self.add_error("base_url", SettingError::NoUrl);
         }
         if self.invalid.is_empty() { Ok(self.config) } else { Err(self.invalid) }
@@ -193,11 +193,11 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
 
 /// Returns whether the name of a service is valid. It is part of the names of metrics.
 fn is_valid_name(name: &str) -> bool {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
-    (1..=64).contains(&name.len()) && name.chars().all(is_part)
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(is_allowed)
 }
 
-/// Parses a URL that receives a token. Refuses credentials, queries and fragments instead of removing them silently.
+/// Parses a URL that receives a token. Rejects credentials, queries and fragments instead of silently removing them.
 fn parse_url(text: &str) -> Result<String, SettingError> {
     let Ok(url) = text.trim().parse::<Url>() else { return Err(SettingError::NotUrl) };
     if !url.username().is_empty() || url.password().is_some() {
@@ -214,7 +214,7 @@ fn parse_url(text: &str) -> Result<String, SettingError> {
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Returns whether the host of a URL is this machine.
+/// Returns whether a URL refers to this host.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();

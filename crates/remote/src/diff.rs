@@ -7,13 +7,13 @@ use crate::entry::RemoteWorkflow;
 /// Ids of workflows by kind of change, each list sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// New workflows.
+    /// Ids of new workflows.
     pub added: Vec<String>,
-    /// Workflows with another title, description or schema.
+    /// Ids of workflows with a changed title, description or schema.
     pub updated: Vec<String>,
-    /// Workflows no longer in the list.
+    /// Ids of workflows that are no longer listed.
     pub removed: Vec<String>,
-    /// Workflows with the same hash.
+    /// Ids of workflows with the same hash.
     pub unchanged: Vec<String>,
 }
 
@@ -49,14 +49,14 @@ mod tests {
 
     use super::*;
 
-    fn list(of: &[(&str, &str)]) -> Vec<RemoteWorkflow> {
+    fn list(entries: &[(&str, &str)]) -> Vec<RemoteWorkflow> {
         let read =
             |(id, description)| RemoteWorkflow::read(&json!({"id": id, "name": "x", "description": description}));
-        of.iter().map(|entry| read(*entry).expect("an entry")).collect()
+        entries.iter().map(|entry| read(*entry).expect("an entry")).collect()
     }
 
     #[test]
-    fn changes_are_found_by_id_in_any_order() {
+    fn workflows_are_compared_by_id_in_any_order() {
         let old = list(&[("kept", "a"), ("gone", "a"), ("other", "a")]);
         let new = list(&[("new", "a"), ("other", "b"), ("kept", "a")]);
         let changes = diff(&old, &new);

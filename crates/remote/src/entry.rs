@@ -10,46 +10,46 @@ use crate::{metadata, schema};
 
 /// Maximum length of an id; a longer one is invalid.
 const MAX_ID_CHARS: usize = 200;
-/// Maximum length of a shown title.
+/// Maximum length of a displayed title.
 const MAX_TITLE_CHARS: usize = 200;
-/// Maximum length of a shown description. Common clients pass up to 2,048 characters to a model.
+/// Maximum length of a displayed description. Common clients pass up to 2,048 characters to a model.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
 /// Maximum length of a category or a version.
 const MAX_WORD_CHARS: usize = 60;
 
-/// A workflow of a remote service. Its texts are clean, and still foreign: see
+/// A workflow of a remote service. Its texts are cleaned but still untrusted: see
 /// [`RemoteWorkflow::description_with_origin`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteWorkflow {
-    /// The id at the service, as in paths; 1 to 200 characters.
+    /// Id of the workflow at the service, as in paths; 1 to 200 characters.
     pub id: String,
-    /// The title at the service; never empty, at most 200 characters.
+    /// Title of the workflow; never empty, at most 200 characters.
     pub title: String,
-    /// The purpose; at most 1,000 characters.
+    /// Description of the workflow; at most 1,000 characters.
     pub description: String,
-    /// The category; `workflow` without one.
+    /// Category of the workflow; by default `workflow`.
     pub category: String,
-    /// The version; `1.0.0` without one.
+    /// Version of the workflow; by default `1.0.0`.
     pub version: String,
-    /// JSON Schema of its input, cleaned: an object, without references to other documents.
+    /// JSON Schema of the input, cleaned: an object, without references to other documents.
     pub input_schema: Value,
-    /// Changes to the schema of the service.
+    /// Parts of the service's schema that were omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The way in which callers should wait for it.
+    /// How callers should wait for a run of the workflow.
     pub execution: Execution,
-    /// Further fields of the service, cleaned: at most 8 KiB and eight levels.
+    /// Additional fields from the service, cleaned: at most 8 KiB and eight levels.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
     pub metadata: Option<Map<String, Value>>,
-    /// The hash that pins its title, description and schema, as the service wrote them: SHA-256 in hexadecimal.
+    /// Hash of the title, description and schema as the service sent them: SHA-256 in hexadecimal.
     pub hash: String,
 }
 
-/// The way in which callers should wait for a workflow.
+/// How callers should wait for a run of a workflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
-    /// A call waits for the end of the run.
+    /// A call waits until the run has ended.
     Sync,
     /// A call may return while the run continues.
     #[default]
@@ -57,7 +57,7 @@ pub enum Execution {
 }
 
 impl RemoteWorkflow {
-    /// Reads one entry of a list. Accepts both shapes of entries: `name` and `inputSchema`, `title` and `inputs`.
+    /// Reads one entry of a list. Accepts both forms of entries: `name` and `inputSchema`, `title` and `inputs`.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl RemoteWorkflow {
         })
     }
 
-    /// Returns its description, preceded by its origin, for models and people.
+    /// Returns the description preceded by its origin, for models and people.
     #[must_use]
     pub fn description_with_origin(&self, remote: &str) -> String {
         format!("From the workflow service '{remote}': {}", self.description)
@@ -114,7 +114,7 @@ pub(crate) fn parse_id(value: Option<&Value>) -> Option<String> {
         Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
         _ => return None,
     };
-    // As a path segment, one or two dots mean another directory in any encoding.
+    // As a path segment, one or two dots refer to another directory, in any encoding.
     let is_usable = !matches!(id.as_str(), "" | "." | "..") && clean(&id, MAX_ID_CHARS) == id;
     is_usable.then_some(id)
 }
@@ -123,7 +123,7 @@ fn first_text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a 
     names.iter().find_map(|name| fields.get(*name)?.as_str()).filter(|text| !text.trim().is_empty())
 }
 
-/// Returns the hash that pins the texts and the schema. It does not depend on the order of fields in a schema.
+/// Returns the hash of the texts and the schema. It does not depend on the order of fields in the schema.
 fn pin_hash(title: Option<&str>, description: Option<&str>, schema: Option<&Value>) -> String {
     let mut canonical = String::new();
     write_canonical(&serde_json::json!([title, description, schema]), &mut canonical);

@@ -8,8 +8,8 @@ pub(crate) const MAX_PATTERNS: usize = 100;
 /// Maximum length of a pattern, in characters.
 pub(crate) const MAX_PATTERN_CHARS: usize = 200;
 
-/// Globs of names: `*` matches any text, `?` any character, and a leading `!` excludes. A glob matches a whole name
-/// without regard to case: the title of a workflow, or the part of its tool's name that comes from the title.
+/// Globs of names: `*` matches any text, `?` any character, and a leading `!` excludes. A glob matches a whole name,
+/// regardless of case: the title of a workflow, or the part of its tool's name that comes from the title.
 ///
 /// Exclusions take precedence in any order. Without an including pattern, the filter offers everything else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(crate) fn check_patterns(patterns: Vec<String>) -> Result<Vec<String>, Setti
         return Err(SettingError::TooManyPatterns { count: patterns.len() });
     }
     for pattern in &patterns {
-        let bare = pattern.strip_prefix('!').unwrap_or(pattern);
-        if bare.trim().is_empty() || bare.chars().count() > MAX_PATTERN_CHARS {
+        let glob = pattern.strip_prefix('!').unwrap_or(pattern);
+        if glob.trim().is_empty() || glob.chars().count() > MAX_PATTERN_CHARS {
             return Err(SettingError::PatternLength { beginning: pattern.chars().take(20).collect() });
         }
     }
@@ -72,7 +72,7 @@ fn matches(pattern: &[char], text: &[char]) -> bool {
                 star = Some((index, position));
                 index += 1;
             }
-            Some(letter) if *letter == '?' || *letter == text[position] => {
+            Some(character) if *character == '?' || *character == text[position] => {
                 index += 1;
                 position += 1;
             }
@@ -84,7 +84,7 @@ fn matches(pattern: &[char], text: &[char]) -> bool {
             }
         }
     }
-    pattern[index..].iter().all(|letter| *letter == '*')
+    pattern[index..].iter().all(|character| *character == '*')
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_select_by_title_and_by_name() {
+    fn patterns_match_titles_and_tool_names() {
         let cases: &[(&[&str], &str, bool)] = &[
             (&[], "Anything", true),
             (&["deploy"], "Deploy", true),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn many_wildcards_take_no_time() {
+    fn many_wildcards_match_quickly() {
         let filter = Filter::new(&["*a".repeat(90) + "b"]);
         assert!(!filter.admits(&"a".repeat(200)));
     }

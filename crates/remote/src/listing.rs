@@ -26,7 +26,7 @@ const MAX_SKIPPED: usize = 50;
 pub struct Page {
     /// The entries, not yet read.
     pub entries: Vec<Value>,
-    /// The link to the next page, as the service wrote it.
+    /// Link to the next page, as the service sent it.
     pub next: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Page {
 pub struct Listing {
     /// The workflows, in the order of the service, with unique ids.
     pub workflows: Vec<RemoteWorkflow>,
-    /// Omitted entries with the reason, each as a sentence.
+    /// Omitted entries with their reasons, each as a sentence.
     pub skipped: Vec<String>,
     /// Ids of invalid entries.
     pub unreadable: BTreeSet<String>,
@@ -113,14 +113,14 @@ impl Listing {
             let mut listing = Self::default();
             listing.add(page);
             if has_more {
-                listing.mark_cut("The tool returns the list in pages. Only the first page is read.");
+                listing.mark_cut("The tool returned the first of several pages. The other pages are not read.");
             }
             Ok(listing)
         })
         .await
     }
 
-    /// Adds the entries of a page. Omits entries beyond the maximum, and marks the list as incomplete.
+    /// Adds the entries of a page. Omits entries beyond the maximum number, and then marks the list as incomplete.
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
         for entry in &page.entries {
@@ -145,7 +145,7 @@ impl Listing {
         }
     }
 
-    /// Returns the workflows of this list, which replaces an older one. Keeps an older workflow if its entry is invalid
+    /// Returns the workflows of this list, which replaces an older list. Keeps an older workflow if its entry is invalid
     /// now, or if the list is incomplete and does not have it.
     #[must_use]
     pub fn replacing(self, old: &[RemoteWorkflow]) -> Vec<RemoteWorkflow> {

@@ -1,4 +1,4 @@
-//! Metadata of a workflow: further fields from its service. They are foreign, so this module cleans and limits them.
+//! Metadata of a workflow: additional fields from its service. They are untrusted, so this module cleans and limits them.
 
 use serde::{Deserialize as _, Deserializer};
 use serde_json::{Map, Value};
@@ -65,14 +65,14 @@ mod tests {
 
     #[test]
     fn metadata_is_kept_without_invisible_characters() {
-        let given = json!({
+        let raw = json!({
             "team": "core\u{1b}[31m\u{202e}", "tags": ["a\u{0}", 1, null], "owner": {"na\u{200b}me": "ada", "\u{200b}": 1},
-            "\u{7}": "nothing is left of its name"
+            "\u{7}": "the name has no visible characters"
         });
         let cleaned = json!({"team": "core", "tags": ["a", 1, null], "owner": {"name": "ada"}});
-        assert_eq!(clean(&given).map(Value::Object), Some(cleaned));
-        for none in [json!(null), json!([1]), json!("text"), json!({}), json!({"\u{200b}": 1})] {
-            assert_eq!(clean(&none), None, "{none}");
+        assert_eq!(clean(&raw).map(Value::Object), Some(cleaned));
+        for empty in [json!(null), json!([1]), json!("text"), json!({}), json!({"\u{200b}": 1})] {
+            assert_eq!(clean(&empty), None, "{empty}");
         }
     }
 
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn cleaning_twice_changes_nothing() {
-        let given = json!({"a": {"b": [["\u{9b}31mred", {"c": "y".repeat(2_000)}]]}});
-        let once = Value::Object(clean(&given).unwrap());
+        let raw = json!({"a": {"b": [["\u{9b}31mred", {"c": "y".repeat(2_000)}]]}});
+        let once = Value::Object(clean(&raw).unwrap());
         assert_eq!(clean(&once).map(Value::Object), Some(once));
     }
 }

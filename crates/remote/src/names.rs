@@ -1,4 +1,4 @@
-//! The names of tools, which clients and models remember.
+//! Names of the workflows' tools, which clients and models remember.
 //!
 //! A name comes from a workflow's title and, if needed, its id. A workflow keeps its name while its title is unchanged,
 //! even if other workflows appear or disappear.
@@ -19,27 +19,28 @@ const MIN_SUFFIX_CHARS: usize = 8;
 /// A workflow, identified among those of all services.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The service.
+    /// Name of the service.
     pub remote: String,
-    /// The id there.
+    /// Id of the workflow at the service.
     pub id: String,
 }
 
 impl Key {
-    /// Returns the key of this workflow of this service.
+    /// Creates the key of a workflow.
     #[must_use]
     pub fn new(remote: impl Into<String>, id: impl Into<String>) -> Self {
         Self { remote: remote.into(), id: id.into() }
     }
 }
 
-/// Returns a title as part of a name: lower case, `[a-z0-9_]`, runs of `_` collapsed, none at either end. May be empty.
+/// Returns a title as part of a name: lower case, only `[a-z0-9_]`, without consecutive, leading or trailing `_`. May be
+/// empty.
 #[must_use]
 pub fn slug(title: &str) -> String {
     let mut slug = String::new();
-    for letter in title.chars().flat_map(char::to_lowercase) {
-        if letter.is_ascii_alphanumeric() {
-            slug.push(letter);
+    for character in title.chars().flat_map(char::to_lowercase) {
+        if character.is_ascii_alphanumeric() {
+            slug.push(character);
         } else if !slug.is_empty() && !slug.ends_with('_') {
             slug.push('_');
         }
@@ -55,7 +56,7 @@ pub fn slug(title: &str) -> String {
 /// - No other workflow receives a name in `known`, even while its owner is not among the entries.
 /// - No workflow receives a name in `taken`. It takes precedence over `known`, so it must not contain names that yield
 ///   to a workflow that has them already.
-/// - A title of only one entry results in a name without a suffix. All other names get a suffix from the id.
+/// - The title of only one entry results in a name without a suffix. All other names have a suffix derived from the id.
 ///
 /// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend only on the set of entries, not on their order.
 /// If several entries have the same key, the one whose title sorts first is used.
@@ -98,7 +99,7 @@ pub fn assign<'a>(
     for (key, base) in &bases {
         if !assigned.contains_key(key) {
             let name = suffixed_names(key, base).find(|name| used.insert(name.clone()));
-            assigned.insert(key.clone(), name.expect("the suffixes are endless"));
+            assigned.insert(key.clone(), name.expect("the series of names is endless"));
         }
     }
     assigned

@@ -1,4 +1,4 @@
-//! Status of a run at its service, and the result of the run.
+//! The status of a run at its service, and the result of the run.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -8,15 +8,15 @@ use crate::text::clean;
 
 /// Maximum length of the service's word for a state.
 const MAX_WORD_CHARS: usize = 60;
-/// Maximum length of a service's error.
+/// Maximum length of a service's error message.
 const MAX_ERROR_CHARS: usize = 2_000;
 
 /// The status of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
-    /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or another one.
+    /// The service's word for the state, in upper case and cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or another one.
     pub word: String,
-    /// The meaning of that word.
+    /// The meaning of the word.
     pub state: State,
     /// The input of the run, as the service has it.
     pub input: Value,
@@ -34,24 +34,24 @@ pub struct Status {
     pub progress: Option<Number>,
     /// Start time, in milliseconds since 1970.
     pub start_time: Option<i64>,
-    /// End time.
+    /// End time, in milliseconds since 1970.
     pub end_time: Option<i64>,
-    /// Creation time.
+    /// Creation time, in milliseconds since 1970.
     pub create_time: Option<i64>,
-    /// Time of the last change.
+    /// Time of the last change, in milliseconds since 1970.
     pub update_time: Option<i64>,
 }
 
 /// Meaning of the service's word for a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// In progress; an unknown word counts as this.
+    /// The run is in progress. Unknown words also mean this state.
     Running,
-    /// Completed.
+    /// The run completed.
     Completed,
-    /// Failed.
+    /// The run failed.
     Failed,
-    /// Cancelled.
+    /// The run was cancelled.
     Cancelled,
 }
 
@@ -108,8 +108,8 @@ impl Status {
         })
     }
 
-    /// Returns the error of the service: `output.error`, else `output.message`, else `error` beside the output. Without
-    /// any, a general sentence.
+    /// Returns the error of the service: `output.error`, `output.message`, or `error` beside the output; otherwise a
+    /// general message.
     #[must_use]
     pub fn error_message(&self) -> String {
         let message = output_message(&self.output).or_else(|| parse_message(&self.error));
@@ -122,7 +122,7 @@ impl Status {
 
 const DEFAULT_ERROR: &str = "Workflow execution failed";
 
-/// Returns the error in an output: its `error`, else its `message`, else a general sentence.
+/// Returns the error in an output: its `error` or `message`; otherwise a general message.
 #[must_use]
 pub fn error_message(output: &Value) -> String {
     output_message(output).unwrap_or_else(|| DEFAULT_ERROR.to_owned())
@@ -132,7 +132,7 @@ fn output_message(output: &Value) -> Option<String> {
     ["error", "message"].iter().find_map(|name| parse_message(output.get(*name)?))
 }
 
-/// Parses a message: a text, or the `message` of an object. Other values are shown as JSON.
+/// Parses a message: a text, or the `message` of an object. Other values are formatted as JSON.
 fn parse_message(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
@@ -160,7 +160,7 @@ fn parse_time(value: &Value) -> Option<i64> {
     }
 }
 
-/// Parses a progress: a number from 0 to 100, also as text.
+/// Parses a percentage: a number from 0 to 100, possibly as text.
 fn parse_progress(value: &Value) -> Option<Number> {
     let number = match value {
         Value::Number(number) => number.clone(),
@@ -173,26 +173,26 @@ fn parse_progress(value: &Value) -> Option<Number> {
 /// Ids of a run at its service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids {
-    /// The workflow.
+    /// Id of the workflow.
     pub workflow: String,
     /// Correlation id of the start, from the service.
     pub correlation: String,
-    /// The run.
+    /// Id of the run.
     pub instance: String,
 }
 
-/// Local end of a run that has no end at its service: the run timed out, was cancelled, or failed to start.
+/// The local end of a run that did not end at its service: the run timed out, was cancelled, or failed to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalEnd<'a> {
     /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is unknown whether the service started the
     /// run.
     pub status: &'a str,
-    /// Error, instead of the service's message.
+    /// The error, which replaces the service's message.
     pub error: &'a str,
 }
 
-/// Returns the result of a run. `status` is the last one received. A `local` end replaces its word and its error.
-/// Without either, the run is `RUNNING`.
+/// Returns the result of a run. `status` is the last received status. A `local` end replaces the word and the error of
+/// the status. Without either, the run is `RUNNING`.
 #[must_use]
 pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -> Value {
     let error = match (local, status) {
@@ -229,7 +229,7 @@ pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -
 pub struct StartedRun {
     /// Correlation id of the start, from the service.
     pub correlation_id: String,
-    /// The id of the run, for status requests.
+    /// Id of the run, for status requests.
     pub workflow_instance: String,
 }
 

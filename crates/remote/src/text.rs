@@ -1,7 +1,7 @@
 //! Cleaning of foreign text for people, terminals and models.
 //!
-//! Models read the texts of a service, and terminals print them. The cleaned text contains nothing invisible: no
-//! terminal escape, and no instruction to a model that a person would not see.
+//! Models read the texts of a service, and terminals print them. Cleaned text contains nothing invisible: no terminal
+//! escape, and no instruction to a model that a person would not see.
 
 /// Returns a text on one line without anything invisible: terminal escapes, control characters, direction marks, and
 /// characters without a width. Collapses whitespace. Shortens a text of more than `max_chars` characters and adds an
@@ -56,7 +56,7 @@ pub(crate) fn has_invisible(text: &str) -> bool {
 }
 
 fn is_whitespace(character: char) -> bool {
-    // The blank pattern of Braille looks like a space and does not count as one.
+    // The blank Braille pattern looks like a space, but Unicode does not classify it as whitespace.
     character.is_whitespace() || character == '\u{2800}'
 }
 
@@ -173,8 +173,8 @@ mod tests {
             ("Größe 日本 👍", "Größe 日本 👍"),
             ("\u{1b}\u{1b}[1mtwice", "twice"),
         ];
-        for (foreign, cleaned) in cases {
-            assert_eq!(clean(foreign, 100), cleaned, "{foreign:?}");
+        for (raw, cleaned) in cases {
+            assert_eq!(clean(raw, 100), cleaned, "{raw:?}");
         }
     }
 
@@ -191,12 +191,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cleaning_is_bounded_and_ends(text in "\\PC*|(.|[\u{1b}\u{9b}\u{9d}\u{7}\\[\\]\\\\;\u{200b}\u{e0041} ])*", most in 0usize..50) {
-            let once = clean(&text, most);
-            prop_assert!(once.chars().count() <= most);
+        fn cleaning_is_bounded_and_idempotent(text in "\\PC*|(.|[\u{1b}\u{9b}\u{9d}\u{7}\\[\\]\\\\;\u{200b}\u{e0041} ])*", max_chars in 0usize..50) {
+            let once = clean(&text, max_chars);
+            prop_assert!(once.chars().count() <= max_chars);
             prop_assert!(!once.chars().any(is_invisible));
             prop_assert!(!once.contains("  ") && once.trim() == once);
-            prop_assert_eq!(clean(&once, most), once.clone());
+            prop_assert_eq!(clean(&once, max_chars), once.clone());
         }
     }
 }

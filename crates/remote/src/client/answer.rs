@@ -10,7 +10,7 @@ use crate::answer_error::AnswerError;
 use crate::config::Secret;
 use crate::text::clean;
 
-/// Maximum length of a service's error.
+/// Maximum length of a service's error message.
 const MAX_ERROR_CHARS: usize = 300;
 
 /// Minimum length of an answer that is parsed on a blocking thread.
@@ -78,13 +78,14 @@ impl Answer {
 
     /// Returns the error for a successful answer with an invalid body.
     fn invalid_body_error(&self, error: &AnswerError) -> RequestError {
-        let message = format!("The service answered {}, and {error}.", self.status.as_u16());
+        let message = format!("The service answered {}, but {error}.", self.status.as_u16());
         RequestError { status: Some(self.status.as_u16()), ..RequestError::temporary(message) }
     }
 
     /// Returns the error for a redirect to another origin, which must not receive the token.
     pub(super) fn redirect_error(&self) -> RequestError {
-        let message = "The service redirects to another address, which is not followed because it would get the token.";
+        let message =
+            "The service redirects to another server, which is not contacted because it would receive the token.";
         RequestError { status: Some(self.status.as_u16()), ..RequestError::permanent(message) }
     }
 
@@ -103,8 +104,8 @@ impl Answer {
     pub(super) fn error_text(&self) -> String {
         let reason = self.status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
         let message = self.service_message().map(|message| format!(": {message}")).unwrap_or_default();
-        let stop = if message.ends_with(['.', '!', '?', '…']) { "" } else { "." };
-        format!("The service answered {}{reason}{message}{stop}", self.status.as_u16())
+        let full_stop = if message.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+        format!("The service answered {}{reason}{message}{full_stop}", self.status.as_u16())
     }
 
     fn service_message(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Error of creating a client.
+/// Error when creating a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The address is not a URL of a service.
@@ -15,13 +15,13 @@ pub enum ClientError {
 #[error("{message}")]
 pub struct RequestError {
     /// True if a later request may succeed: the service was unreachable or busy, failed, or sent an invalid answer.
-    /// Otherwise it refused the request.
+    /// False if the service refused the request.
     pub is_temporary: bool,
     /// Time until the service accepts requests again, as the service reports it; not bounded.
     pub retry_after: Option<Duration>,
     /// Status of the answer, if there was one.
     pub status: Option<u16>,
-    /// Whole sentences about the failure.
+    /// Description of the failure, in complete sentences.
     pub message: String,
 }
 
@@ -35,23 +35,23 @@ impl RequestError {
     }
 }
 
-/// A start without a known run. The message contains no token.
+/// A start that returned no run. The message contains no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// Nothing started: the client did not send the request, or the service refused it.
     #[error("{message}")]
     Refused {
-        /// Whole sentences about the failure.
+        /// Description of the failure, in complete sentences.
         message: String,
         /// Status of the answer, if there was one. With 429 the service is busy, and the start may be retried.
         status: Option<u16>,
-        /// Time until it accepts requests again; not bounded.
+        /// Time until the service accepts requests again; not bounded.
         retry_after: Option<Duration>,
     },
     /// The run may have started. Do not retry the start automatically.
     #[error("{message}")]
     Unknown {
-        /// Whole sentences about the failure.
+        /// Description of the failure, in complete sentences.
         message: String,
     },
 }
@@ -75,7 +75,7 @@ pub(super) enum SendError {
 
 impl SendError {
     pub(super) fn from_error(error: &reqwest::Error, limit: Duration) -> Self {
-        // The client connects, with the name lookup, before it sends. It does not send an invalid request either.
+        // The request was not sent: looking up the name or connecting failed, or the request is invalid.
         if error.is_connect() || error.is_builder() {
             return Self::NotSent(format!("The service cannot be reached: {}.", root_cause(error)));
         }
@@ -93,13 +93,13 @@ impl From<SendError> for RequestError {
     }
 }
 
-/// Returns the innermost cause, without the URL, which the caller has.
+/// Returns the innermost cause, without the URL, which the caller knows.
 pub(super) fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
     let message =
-        if std::ptr::addr_eq(cause, error) { "the request could not be made".to_owned() } else { cause.to_string() };
+        if std::ptr::addr_eq(cause, error) { "the request could not be created".to_owned() } else { cause.to_string() };
     crate::text::clean(&message, 300).trim_end_matches('.').to_owned()
 }

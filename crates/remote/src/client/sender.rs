@@ -16,7 +16,7 @@ use super::error::{SendError, root_cause};
 use crate::blocking::run_blocking;
 use crate::config::{Secret, Token};
 
-/// Maximum idle time of a connection: shorter than most services' own, so that the client closes it first.
+/// Maximum idle time of a connection: shorter than that of most services, so that the client closes it first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A request that is sent once.
@@ -43,7 +43,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Creates a sender without connecting. `is_local` is true if the service runs on this machine.
+    /// Creates a sender without connecting. `is_local` is true if the service runs on this host.
     pub(super) fn new(token: Option<Token>, is_local: bool, limits: &Limits) -> Self {
         let Limits { connect_timeout, max_response_bytes, .. } = *limits;
         Self {
@@ -95,13 +95,13 @@ impl Sender {
 
     async fn resolve_token(&self) -> Result<Option<Secret>, SendError> {
         let Some(token) = &self.token else { return Ok(None) };
-        let failed = |error| SendError::NotSent(format!("The token of the service is not available: {error}."));
+        let token_error = |error| SendError::NotSent(format!("The token of the service is not available: {error}."));
         if !matches!(token, Token::Keyring(_)) {
-            return token.resolve().await.map(Some).map_err(failed);
+            return token.resolve().await.map(Some).map_err(token_error);
         }
         let mut cached_token = self.cached_token.lock().await;
         if cached_token.is_none() {
-            *cached_token = Some(token.resolve().await.map_err(failed)?);
+            *cached_token = Some(token.resolve().await.map_err(token_error)?);
         }
         Ok(cached_token.clone())
     }
@@ -117,10 +117,10 @@ impl Sender {
     }
 }
 
-/// Builds an HTTP client. It uses the proxies of the environment, except for services on this machine: their clear text
-/// must not leave it.
+/// Builds an HTTP client. It uses the proxies of the environment, except for services on this host: their unencrypted
+/// requests must not leave it.
 fn build_client(is_local: bool, is_start: bool, connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
-    // Only the first installation takes effect; later calls get the same provider.
+    // Only the first installation takes effect.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))

@@ -11,23 +11,23 @@ pub enum SettingError {
     #[error("must be 1 to 64 letters, digits, '.', '_' or '-'")]
     Name,
     /// No setting has this key.
-    #[error("is not known; the keys are {}", keys::list_names())]
+    #[error("is unknown; the keys are {}", keys::list_names())]
     UnknownKey,
     /// The value of a variable is not UTF-8.
     #[error("is not UTF-8 text")]
     NotUtf8,
-    /// The value is of another kind.
-    #[error("is {value}, and must be {expected}")]
+    /// The value has the wrong type.
+    #[error("is {value}, but must be {expected}")]
     WrongKind {
-        /// The value, shortened for people.
+        /// The value as displayed, shortened if it is long.
         value: String,
-        /// The expected kind.
+        /// The expected type.
         expected: &'static str,
     },
     /// The value is not a whole number within the bounds.
-    #[error("is {value}, and must be a whole number from {min} to {max}")]
+    #[error("is {value}, but must be a whole number from {min} to {max}")]
     OutOfBounds {
-        /// The value, shortened for people.
+        /// The value as displayed, shortened if it is long.
         value: String,
         /// Minimum value of the key.
         min: u64,
@@ -35,13 +35,13 @@ pub enum SettingError {
         max: u64,
     },
     /// The filter has too many patterns.
-    #[error("has {count} patterns, and may have up to {MAX_PATTERNS}")]
+    #[error("has {count} patterns, but may have at most {MAX_PATTERNS}")]
     TooManyPatterns {
-        /// The number of patterns.
+        /// Number of patterns.
         count: usize,
     },
     /// A pattern of the filter is empty or too long.
-    #[error("has the pattern '{}', and each must have 1 to {MAX_PATTERN_CHARS} characters", .beginning.escape_debug())]
+    #[error("has the pattern '{}', but each pattern must have 1 to {MAX_PATTERN_CHARS} characters", .beginning.escape_debug())]
     PatternLength {
         /// The first 20 characters of the pattern.
         beginning: String,
@@ -50,15 +50,15 @@ pub enum SettingError {
     #[error("is not a URL; it {URL_FORM}")]
     NotUrl,
     /// The URL has a user or a password.
-    #[error("has credentials in its URL; use them as the token instead")]
+    #[error("has credentials in its URL; configure them as the token instead")]
     UrlCredentials,
     /// The URL has a query or a fragment.
     #[error("has a '?' or a '#' in its URL; only a path may follow the host")]
     UrlQuery,
     /// The URL is not safe for a token.
-    #[error("is '{url}', and {URL_FORM}")]
+    #[error("is '{url}', but {URL_FORM}")]
     UrlScheme {
-        /// The URL as written.
+        /// The URL as configured.
         url: String,
     },
     /// The token is not text.
@@ -68,7 +68,7 @@ pub enum SettingError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The service is enabled and has no URL.
-    #[error("is missing, and the service is enabled; set it to the address of the service")]
+    #[error("is missing, but the service is enabled; set it to the URL of the service")]
     NoUrl,
 }
 

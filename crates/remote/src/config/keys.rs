@@ -5,15 +5,15 @@ use std::ops::RangeInclusive;
 /// A key of a service's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// The name in a table.
+    /// Name of the key in a table.
     pub name: &'static str,
-    /// The environment variable.
+    /// Name of the environment variable.
     pub variable: &'static str,
     /// The default value.
     pub default: &'static str,
-    /// The allowed values, as shown to people.
+    /// The allowed values, as displayed.
     pub bounds: &'static str,
-    /// The meaning.
+    /// Meaning of the key.
     pub about: &'static str,
 }
 

@@ -13,11 +13,11 @@ pub enum RawValue {
     Integer(i64),
     /// `true` or `false`.
     Boolean(bool),
-    /// A list of texts.
+    /// A list of strings.
     List(Vec<String>),
-    /// Text of an unknown type, from an environment variable.
+    /// Text from an environment variable, which has no type.
     Untyped(String),
-    /// Name of the kind of another value.
+    /// Another type of value, by its name.
     Other(&'static str),
 }
 
@@ -31,7 +31,7 @@ impl From<&toml::Value> for RawValue {
                 let texts = values.iter().map(|value| value.as_str().map(str::to_owned));
                 texts.collect::<Option<_>>().map_or(Self::Other("a list"), Self::List)
             }
-            toml::Value::Float(_) => Self::Other("a number with a point"),
+            toml::Value::Float(_) => Self::Other("a decimal number"),
             toml::Value::Datetime(_) => Self::Other("a time"),
             toml::Value::Table(_) => Self::Other("a table"),
         }
@@ -39,13 +39,13 @@ impl From<&toml::Value> for RawValue {
 }
 
 impl RawValue {
-    /// Parses a list from an environment variable: separated by commas, with optional blanks around them.
+    /// Parses a list from an environment variable: separated by commas, with optional spaces around them.
     #[must_use]
     pub(crate) fn from_comma_separated(text: &str) -> Self {
         Self::List(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Returns the value as an error message shows it.
+    /// Returns the value as displayed in error messages.
     fn describe(&self) -> String {
         match self {
             Self::Text(text) | Self::Untyped(text) if text.chars().count() > 100 => "a long text".to_owned(),
@@ -93,7 +93,7 @@ impl RawValue {
     pub(crate) fn to_list(&self) -> Result<Vec<String>, SettingError> {
         match self {
             Self::List(texts) => Ok(texts.clone()),
-            _ => Err(self.type_error("a list of texts")),
+            _ => Err(self.type_error("a list of strings")),
         }
     }
 }

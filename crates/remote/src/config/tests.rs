@@ -19,7 +19,7 @@ fn error_lines(invalid: &[ConfigError]) -> String {
 }
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&error_lines(&table(text).expect_err("something is wrong")));
+    expected.assert_eq(&error_lines(&table(text).expect_err("the table is invalid")));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn complete_table_is_read() {
 
 #[test]
 fn missing_settings_have_documented_defaults() {
-    let config = table("").expect("nothing is wrong");
+    let config = table("").expect("the configuration is valid");
     assert_eq!(config, Config { name: "main".to_owned(), ..Config::default() });
     let key = |name| keys::find(name).expect("a key").default.to_owned();
     assert_eq!(config.execution_timeout.as_millis().to_string(), key("execution_timeout"));
@@ -67,7 +67,7 @@ fn missing_settings_have_documented_defaults() {
 }
 
 #[test]
-fn all_problems_are_reported_at_once() {
+fn all_errors_are_reported_at_once() {
     check(
         r#"
         enabled = "maybe"
@@ -82,26 +82,26 @@ fn all_problems_are_reported_at_once() {
         retries = 3
         "#,
         expect![[r#"
-            base_url of remote 'main' is 'http://flows.example.com', and must be a URL with https, or with http on loopback, such as https://flows.example.com/team.
-            discovery_interval of remote 'main' is 86400001, and must be a whole number from 0 to 86400000.
-            enabled of remote 'main' is 'maybe', and must be true or false.
-            execution_timeout of remote 'main' is 999, and must be a whole number from 1000 to 3600000.
-            filter_patterns of remote 'main' has the pattern '', and each must have 1 to 200 characters.
-            max_concurrent_executions of remote 'main' is 0, and must be a whole number from 1 to 100.
-            retries of remote 'main' is not known; the keys are name, enabled, base_url, discovery_mcp, token, discovery_interval, execution_timeout, max_concurrent_executions, filter_patterns, status_check_interval, retry_attempts.
-            retry_attempts of remote 'main' is a number with a point, and must be a whole number from 0 to 10.
-            status_check_interval of remote 'main' is '5000', and must be a whole number from 1000 to 300000.
+            base_url of remote 'main' is 'http://flows.example.com', but must be a URL with https, or with http on loopback, such as https://flows.example.com/team.
+            discovery_interval of remote 'main' is 86400001, but must be a whole number from 0 to 86400000.
+            enabled of remote 'main' is 'maybe', but must be true or false.
+            execution_timeout of remote 'main' is 999, but must be a whole number from 1000 to 3600000.
+            filter_patterns of remote 'main' has the pattern '', but each pattern must have 1 to 200 characters.
+            max_concurrent_executions of remote 'main' is 0, but must be a whole number from 1 to 100.
+            retries of remote 'main' is unknown; the keys are name, enabled, base_url, discovery_mcp, token, discovery_interval, execution_timeout, max_concurrent_executions, filter_patterns, status_check_interval, retry_attempts.
+            retry_attempts of remote 'main' is a decimal number, but must be a whole number from 0 to 10.
+            status_check_interval of remote 'main' is '5000', but must be a whole number from 1000 to 300000.
             token of remote 'main' must be env:NAME, file:PATH or keyring:NAME; a settings file must not contain the token itself.
         "#]],
     );
 }
 
 #[test]
-fn enabled_service_needs_an_address() {
+fn enabled_service_requires_a_url() {
     check(
         "enabled = true",
         expect![[r#"
-        base_url of remote 'main' is missing, and the service is enabled; set it to the address of the service.
+        base_url of remote 'main' is missing, but the service is enabled; set it to the URL of the service.
     "#]],
     );
 }
@@ -118,7 +118,7 @@ fn environment_configures_one_service() {
         ("WORKFLOW_FILTER_PATTERNS", "deploy*, !*prod* ,,"),
         ("WORKFLOW_RETRY_ATTEMPTS", "10"),
     ]);
-    let config = config.expect("nothing is wrong").expect("a service");
+    let config = config.expect("the configuration is valid").expect("a service");
     assert!(config.enabled && config.name == "default" && config.base_url == "http://localhost:8080");
     assert_eq!((config.discovery_interval, config.retry_attempts), (None, 10));
     assert_eq!(config.filter_patterns, ["deploy*", "!*prod*"]);
@@ -128,24 +128,24 @@ fn environment_configures_one_service() {
 
 #[test]
 fn invalid_variable_is_named_with_its_bounds() {
-    let wrong = environment(&[
+    let result = environment(&[
         ("WORKFLOWS_ENABLED", "yes"),
-        ("WORKFLOWS_API_TOKEN", "s3cr3t with room"),
+        ("WORKFLOWS_API_TOKEN", "s3cr3t with spaces"),
         ("WORKFLOW_STATUS_CHECK_INTERVAL", "999"),
         ("WORKFLOW_EXECUTION_TIMEOUT", "5s"),
     ]);
     expect![[r#"
-        WORKFLOWS_ENABLED is 'yes', and must be true or false.
+        WORKFLOWS_ENABLED is 'yes', but must be true or false.
         WORKFLOWS_API_TOKEN cannot be sent as a token: it must be 4 to 8192 visible ASCII characters on one line.
-        WORKFLOW_EXECUTION_TIMEOUT is '5s', and must be a whole number from 1000 to 3600000.
-        WORKFLOW_STATUS_CHECK_INTERVAL is '999', and must be a whole number from 1000 to 300000.
+        WORKFLOW_EXECUTION_TIMEOUT is '5s', but must be a whole number from 1000 to 3600000.
+        WORKFLOW_STATUS_CHECK_INTERVAL is '999', but must be a whole number from 1000 to 300000.
     "#]]
-    .assert_eq(&error_lines(&wrong.expect_err("something is wrong")));
+    .assert_eq(&error_lines(&result.expect_err("the variables are invalid")));
 }
 
 #[test]
 fn url_must_be_safe_for_a_token() {
-    let good = [
+    let valid = [
         ("https://x", "https://x"),
         ("https://x/", "https://x"),
         ("HTTPS://X:8443/a/b//", "https://x:8443/a/b"),
@@ -153,10 +153,10 @@ fn url_must_be_safe_for_a_token() {
         ("http://127.9.9.9", "http://127.9.9.9"),
         ("http://[::1]:80/x", "http://[::1]/x"),
     ];
-    for (written, read) in good {
-        assert_eq!(parse_url(written).as_deref(), Ok(read), "{written}");
+    for (text, url) in valid {
+        assert_eq!(parse_url(text).as_deref(), Ok(url), "{text}");
     }
-    let bad = [
+    let invalid = [
         "",
         "x",
         "/a",
@@ -176,8 +176,8 @@ fn url_must_be_safe_for_a_token() {
         "data:text/plain,x",
         "http://0.0.0.0",
     ];
-    for written in bad {
-        let problem = parse_url(written).expect_err(written);
+    for text in invalid {
+        let problem = parse_url(text).expect_err(text);
         assert!(!problem.to_string().contains("hunter22"), "{problem}");
     }
 }
@@ -194,26 +194,26 @@ fn token_reference_has_one_of_three_forms() {
 }
 
 #[tokio::test]
-async fn file_is_read_each_time() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("token");
+async fn token_file_is_read_on_each_use() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("token");
     let token = Token::File(path.clone());
     assert!(matches!(token.resolve().await, Err(TokenError::File { .. })));
-    for (written, read) in [("first\n", "first"), ("second\r\n", "second"), ("third", "third")] {
-        std::fs::write(&path, written).expect("a file");
-        assert_eq!(token.resolve().await.expect("a token").expose(), read);
+    for (content, expected) in [("first\n", "first"), ("second\r\n", "second"), ("third", "third")] {
+        std::fs::write(&path, content).expect("a file");
+        assert_eq!(token.resolve().await.expect("a token").expose(), expected);
     }
     for unusable in ["", "\n", "abc", "two\nlines", "ümlaut", &"x".repeat(9_000)] {
         std::fs::write(&path, unusable).expect("a file");
         assert!(token.resolve().await.is_err(), "{unusable:?}");
     }
-    assert!(matches!(Token::File(folder.path().to_owned()).resolve().await, Err(TokenError::File { .. })));
+    assert!(matches!(Token::File(directory.path().to_owned()).resolve().await, Err(TokenError::File { .. })));
 }
 
 #[tokio::test]
 async fn unset_variable_is_named() {
     let token = Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned());
-    let error = token.resolve().await.expect_err("it is not set");
+    let error = token.resolve().await.expect_err("the variable is not set");
     assert_eq!(
         error.to_string(),
         "the variable STEPLATCH_NO_SUCH_VARIABLE is not set in the environment of the daemon"
@@ -221,7 +221,7 @@ async fn unset_variable_is_named() {
 }
 
 #[test]
-fn token_is_removed_by_value() {
+fn token_is_masked_in_texts_and_values() {
     let secret = Secret::new("s3\"cr3t\n").expect("a token");
     assert_eq!(secret.mask("it is s3\"cr3t, s3\"cr3t"), "it is ••••••, ••••••");
     assert_eq!(secret.mask(r#"{"echo": "s3\"cr3t"}"#), r#"{"echo": "••••••"}"#);
@@ -240,12 +240,12 @@ fn documentation_has_all_keys() {
         let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
         table += &format!("| `{name}` | `{variable}` | {default} | {about}; {bounds} |\n");
     }
-    let (before, rest) = text.split_once("compared by a test -->\n").expect("the start");
-    let (told, after) = rest.split_once("<!-- end of keys -->").expect("the end");
+    let (before, after_start) = text.split_once("compared by a test -->\n").expect("a start marker");
+    let (documented, after) = after_start.split_once("<!-- end of keys -->").expect("an end marker");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        let written = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
-        std::fs::write(path, written).expect("the documentation can be written");
+        let updated = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
+        std::fs::write(path, updated).expect("the documentation can be written");
     } else {
-        assert_eq!(told, table, "UPDATE_EXPECT=1 rewrites docs/remote.md");
+        assert_eq!(documented, table, "UPDATE_EXPECT=1 rewrites docs/remote.md");
     }
 }

@@ -59,12 +59,12 @@ pub enum TokenError {
     #[error("the variable {0} is not set in the environment of the daemon")]
     NotSet(String),
     /// The file is unreadable.
-    #[error("the token cannot be read from {}: {why}", path.display())]
+    #[error("the token cannot be read from {}: {reason}", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
-        /// Reason.
-        why: String,
+        /// Reason for the failure.
+        reason: String,
     },
     /// The keyring has no such token, or there is no keyring.
     #[error("{0}")]
@@ -93,7 +93,7 @@ impl Token {
             Some(("keyring", name)) if is_name(name) => Ok(Self::Keyring(name.to_owned())),
             Some(("file", path)) if !path.is_empty() && !path.contains('\0') => {
                 let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
-                    (Some(rest), Some(home)) => Path::new(&home).join(rest),
+                    (Some(relative), Some(home)) => Path::new(&home).join(relative),
                     _ => PathBuf::from(path),
                 };
                 if path.is_absolute() { Ok(Self::File(path)) } else { Err(TokenError::Relative) }
@@ -102,7 +102,7 @@ impl Token {
         }
     }
 
-    /// Returns the source of the token, as shown to people.
+    /// Returns the source of the token, as displayed to people.
     #[must_use]
     pub fn reference(&self) -> String {
         match self {
@@ -130,8 +130,8 @@ impl Token {
             },
             Self::File(path) => {
                 let path = path.clone();
-                let reading = tokio::task::spawn_blocking(move || read_file(&path));
-                reading.await.unwrap_or(Err(TokenError::Unusable))
+                let read_task = tokio::task::spawn_blocking(move || read_file(&path));
+                read_task.await.unwrap_or(Err(TokenError::Unusable))
             }
             Self::Keyring(name) => read_keyring(name, "secret-tool").await,
         }
@@ -139,7 +139,7 @@ impl Token {
 }
 
 fn read_file(path: &Path) -> Result<Secret, TokenError> {
-    let file_error = |why: String| TokenError::File { path: path.to_owned(), why };
+    let file_error = |reason: String| TokenError::File { path: path.to_owned(), reason };
     let io_error = |error: std::io::Error| file_error(error.to_string());
     // Reading a pipe would block until a process writes to it.
     if !std::fs::metadata(path).map_err(io_error)?.is_file() {
@@ -152,39 +152,38 @@ fn read_file(path: &Path) -> Result<Secret, TokenError> {
 }
 
 async fn read_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
-    let keyring_error = |why: String| TokenError::Keyring(why);
     let mut command = tokio::process::Command::new(program);
     command.args(["lookup", "service", "steplatch", "name", name]).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => keyring_error(
+        std::io::ErrorKind::NotFound => TokenError::Keyring(
             "the keyring requires the program secret-tool, which is not installed; install the package \
              libsecret-tools or libsecret"
                 .to_owned(),
         ),
-        _ => keyring_error(format!("secret-tool did not start: {error}")),
+        _ => TokenError::Keyring(format!("secret-tool did not start: {error}")),
     })?;
     let mut text = String::new();
-    let answer = async {
-        let stdout = child.stdout.take().expect("its output is a pipe");
+    let output = async {
+        let stdout = child.stdout.take().expect("the output is a pipe");
         stdout.take(*TOKEN_BYTES.end() as u64 + 3).read_to_string(&mut text).await?;
         child.wait().await
     };
-    match tokio::time::timeout(KEYRING_TIMEOUT, answer).await {
+    match tokio::time::timeout(KEYRING_TIMEOUT, output).await {
         Ok(Ok(status)) if status.success() && !text.is_empty() => Secret::new(&text),
-        Ok(Ok(_)) => Err(keyring_error(format!(
+        Ok(Ok(_)) => Err(TokenError::Keyring(format!(
             "the keyring has no token '{name}'; store it with: secret-tool store --label='steplatch {name}' service \
              steplatch name {name}"
         ))),
-        Ok(Err(error)) => Err(keyring_error(format!("the output of secret-tool is not readable: {error}"))),
-        Err(_) => Err(keyring_error(format!(
-            "the keyring did not answer within {} seconds; unlock it if it is locked",
+        Ok(Err(error)) => Err(TokenError::Keyring(format!("the output of secret-tool cannot be read: {error}"))),
+        Err(_) => Err(TokenError::Keyring(format!(
+            "the keyring did not respond within {} seconds; unlock it if it is locked",
             KEYRING_TIMEOUT.as_secs()
         ))),
     }
 }
 
-/// A token to send, and to remove from answers.
+/// A token, to send with requests and to remove from answers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -255,29 +254,30 @@ mod tests {
     #[test]
     fn token_with_invisible_characters_is_found() {
         let secret = Secret::new("FLOWTOKEN-99887766").expect("a token");
-        for hidden in
+        for text in
             ["a FLOWTOKEN-99887766 b", "a FLOWTO\u{200b}KEN-998\u{1b}[31m87766 b", "a FLOW\u{ad}TOKEN-99887766 b"]
         {
-            let masked = secret.mask(hidden);
+            let masked = secret.mask(text);
             assert!(masked.starts_with("a ") && masked.ends_with(" b") && masked.len() < 24, "{masked:?}");
-            let masked = secret.mask_value(serde_json::json!([{hidden: hidden}]));
+            let masked = secret.mask_value(serde_json::json!([{text: text}]));
             assert!(!visible_text(&masked.to_string()).contains(secret.expose()), "{masked}");
         }
         assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "text without a token is unchanged");
     }
 
-    /// Programs that answer like `secret-tool`: with success, without an entry, missing, and with an error. The first
-    /// one prints its first argument.
+    // Other programs in place of `secret-tool`: `printf` prints its first argument, `false` fails, and one is missing.
     #[tokio::test]
     async fn keyring_is_queried_with_its_program() {
-        let ask = async |program| read_keyring("work", program).await;
-        assert_eq!(ask("printf").await, Secret::new("lookup"));
-        let words = async |program| ask(program).await.expect_err("no token").to_string();
+        let lookup = async |program| read_keyring("work", program).await;
+        assert_eq!(lookup("printf").await, Secret::new("lookup"));
+        let error_text = async |program| lookup(program).await.expect_err("no token").to_string();
         assert!(
-            words("false").await.contains("secret-tool store --label='steplatch work' service steplatch name work")
+            error_text("false")
+                .await
+                .contains("secret-tool store --label='steplatch work' service steplatch name work")
         );
-        assert!(words("steplatch-no-such-program").await.contains("which is not installed"));
-        assert_eq!(ask("echo").await, Err(TokenError::Unusable));
-        assert!(ask("yes").await.is_err(), "it does not end by itself");
+        assert!(error_text("steplatch-no-such-program").await.contains("which is not installed"));
+        assert_eq!(lookup("echo").await, Err(TokenError::Unusable));
+        assert!(lookup("yes").await.is_err(), "endless output is rejected");
     }
 }

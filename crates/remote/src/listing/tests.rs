@@ -17,7 +17,7 @@ fn summary(listing: &Listing) -> String {
         let RemoteWorkflow { id, title, description, category, version, execution, .. } = workflow;
         format!("{id} | {title} | {description} | {category} {version} {execution:?} | {}\n", workflow.input_schema)
     });
-    let skipped = listing.skipped.iter().map(|why| format!("- {why}\n"));
+    let skipped = listing.skipped.iter().map(|reason| format!("- {reason}\n"));
     entries.chain(skipped).collect()
 }
 
@@ -65,13 +65,13 @@ fn page_is_read_with_its_defaults() {
 }
 
 #[test]
-fn unreadable_entry_does_not_affect_the_others() {
+fn invalid_entry_does_not_affect_the_others() {
     let answer = json!([
         { "id": "a", "name": "Fine" },
         "text", null, 7, [],
         { "name": "No id" },
         { "id": "", "name": "Empty id" },
-        { "id": "..", "name": "Another folder" },
+        { "id": "..", "name": "Parent directory" },
         { "id": "x\u{1b}[2J", "name": "Hidden" },
         { "id": { "a": 1 }, "name": "Strange id" },
         { "id": "b" },
@@ -115,11 +115,11 @@ fn foreign_text_is_cleaned_and_marked() {
 }
 
 #[test]
-fn result_of_a_tool_is_read_in_all_its_forms() {
+fn all_forms_of_a_tool_result_are_read() {
     let list = json!([{ "id": "a", "name": "Deploy" }]);
     let page = json!({ "results": list, "next": null });
     let text = |text: String| json!([{ "type": "text", "text": text }]);
-    let good = [
+    let valid = [
         json!({ "structuredContent": page, "content": text("nothing".to_owned()) }),
         json!({ "structuredContent": { "result": list } }),
         json!({ "structuredContent": { "result": page } }),
@@ -127,24 +127,24 @@ fn result_of_a_tool_is_read_in_all_its_forms() {
         json!({ "content": text(list.to_string()) }),
         json!({ "content": text(page.to_string()), "isError": false }),
     ];
-    for result in good {
+    for result in valid {
         let page = Page::read_tool_result(result.clone());
         assert_eq!(page.map(|page| page.entries), Ok(vec![json!({ "id": "a", "name": "Deploy" })]), "{result}");
     }
-    let bad = [
+    let invalid = [
         (json!({}), "the text of the tool's result is not JSON"),
         (json!(7), "the text of the tool's result is not JSON"),
         (json!({ "content": text("Hello".to_owned()) }), "the text of the tool's result is not JSON"),
         (json!({ "structuredContent": {} }), "the result of the tool has no list"),
         (json!({ "content": text("no rights".to_owned()), "isError": true }), "the tool failed: no rights"),
     ];
-    for (result, why) in bad {
+    for (result, why) in invalid {
         assert_eq!(Page::read_tool_result(result.clone()).unwrap_err().to_string(), why, "{result}");
     }
 }
 
 #[tokio::test]
-async fn tool_page_removes_no_entries() {
+async fn paged_tool_result_is_incomplete() {
     let result = json!({ "structuredContent": { "results": [{ "id": "a", "name": "A" }], "next": "?page=2" } });
     let listing = Listing::from_tool_result(result).await.expect("a list");
     assert!(listing.is_cut && ids(&listing.workflows) == ["a"]);
@@ -153,16 +153,16 @@ async fn tool_page_removes_no_entries() {
 }
 
 #[test]
-fn non_list_is_reported_as_such() {
-    for (answer, why) in [
+fn answer_that_is_not_a_list_is_rejected() {
+    for (answer, message) in [
         (json!(null), "the list is neither an array nor a page"),
         (json!("x"), "the list is neither an array nor a page"),
         (json!({}), "the page has no results"),
         (json!({ "results": {} }), "the page has no results"),
         (json!({ "error": "no rights" }), "the page has no results"),
-        (json!({ "results": [], "next": 7 }), "the link to the next page is not text"),
+        (json!({ "results": [], "next": 7 }), "the link to the next page is not a string"),
     ] {
-        assert_eq!(Page::read(answer.clone()).unwrap_err().to_string(), why, "{answer}");
+        assert_eq!(Page::read(answer.clone()).unwrap_err().to_string(), message, "{answer}");
     }
 }
 
@@ -190,13 +190,13 @@ fn ids(workflows: &[RemoteWorkflow]) -> Vec<&str> {
 }
 
 #[test]
-fn working_workflow_stays_while_its_entry_is_broken() {
+fn workflow_is_kept_while_its_entry_is_invalid() {
     let old =
         listing(json!([{ "id": "a", "name": "A" }, { "id": "b", "name": "B" }, { "id": "c", "name": "C" }])).workflows;
     let new = listing(json!([{ "id": "new", "name": "N" }, { "id": "a", "name": "A2" }, { "id": "b", "name": 7 }]));
-    let replacing = new.replacing(&old);
-    assert_eq!(ids(&replacing), ["b", "a", "new"]);
-    assert_eq!(replacing[1].title, "A2");
+    let merged = new.replacing(&old);
+    assert_eq!(ids(&merged), ["b", "a", "new"]);
+    assert_eq!(merged[1].title, "A2");
 }
 
 #[test]
@@ -210,8 +210,8 @@ fn too_long_list_removes_nothing() {
     let long = listing(Value::Array(entries(0).collect()));
     assert!(long.is_cut && long.workflows.len() == MAX_WORKFLOWS && execution(&long) == Execution::Async);
     assert_eq!(long.skipped, ["The list has more than 1000 workflows; the others are left out."]);
-    let replacing = long.replacing(&old);
-    assert!(replacing.len() == MAX_WORKFLOWS && replacing[0].id == "mine");
+    let merged = long.replacing(&old);
+    assert!(merged.len() == MAX_WORKFLOWS && merged[0].id == "mine");
 }
 
 #[test]
@@ -276,8 +276,8 @@ proptest! {
             let mut listing = Listing::default();
             listing.add(page.clone());
             listing.add(page);
-            let different: BTreeSet<&str> = ids(&listing.workflows).into_iter().collect();
-            prop_assert_eq!(different.len(), listing.workflows.len());
+            let unique_ids: BTreeSet<&str> = ids(&listing.workflows).into_iter().collect();
+            prop_assert_eq!(unique_ids.len(), listing.workflows.len());
             prop_assert!(listing.skipped.len() <= MAX_SKIPPED);
             for workflow in &listing.workflows {
                 prop_assert!(!workflow.title.is_empty() && workflow.title.chars().count() <= 200);

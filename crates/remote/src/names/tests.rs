@@ -34,17 +34,17 @@ fn title_becomes_a_name() {
 fn title_without_letters_is_named_by_its_id() {
     let names = names_of(&BTreeMap::new(), &[("1", "日本"), ("2", "!!!"), ("3", "日本")]);
     assert_eq!(names[&key("1")], "workflow_b02d920a");
-    let different: BTreeSet<&String> = names.values().collect();
-    assert_eq!(different.len(), 3);
+    let unique_names: BTreeSet<&String> = names.values().collect();
+    assert_eq!(unique_names.len(), 3);
 }
 
 #[test]
-fn workflows_of_the_same_title_all_keep_a_suffix() {
+fn workflows_with_the_same_title_all_have_a_suffix() {
     let names = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "deploy!"), ("3", "Build")]);
     assert_eq!(names[&key("3")], "workflow_build");
-    let (one, two) = (&names[&key("1")], &names[&key("2")]);
-    assert!(one.starts_with("workflow_deploy_") && two.starts_with("workflow_deploy_") && one != two);
-    assert_eq!(&names_of(&names, &[("1", "Deploy")])[&key("1")], one, "the other one has disappeared");
+    let (first, second) = (&names[&key("1")], &names[&key("2")]);
+    assert!(first.starts_with("workflow_deploy_") && second.starts_with("workflow_deploy_") && first != second);
+    assert_eq!(&names_of(&names, &[("1", "Deploy")])[&key("1")], first, "the suffix stays without the other workflow");
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn first_workflow_keeps_the_name_without_a_suffix() {
     assert_eq!(second[&key("1")], "workflow_deploy");
     assert_ne!(second[&key("2")], "workflow_deploy");
     let third = names_of(&first, &[("2", "Deploy")]);
-    assert_eq!(third[&key("2")], second[&key("2")], "a name is remembered while its owner is away");
+    assert_eq!(third[&key("2")], second[&key("2")], "the name stays reserved while its owner is missing");
 }
 
 #[test]
-fn changed_title_gives_a_new_name() {
+fn changed_title_results_in_a_new_name() {
     let first = names_of(&BTreeMap::new(), &[("1", "Deploy")]);
     assert_eq!(names_of(&first, &[("1", "DEPLOY?")])[&key("1")], "workflow_deploy");
     assert_eq!(names_of(&first, &[("1", "Release")])[&key("1")], "workflow_release");
@@ -69,8 +69,8 @@ fn title_with_a_suffix_takes_no_existing_name() {
     let deploys = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy")]);
     let title = deploys[&key("1")].strip_prefix(PREFIX).expect("a prefix").to_owned();
     let names = names_of(&BTreeMap::new(), &[("1", "Deploy"), ("2", "Deploy"), ("3", &title)]);
-    let different: BTreeSet<&String> = names.values().collect();
-    assert_eq!(different.len(), 3, "{names:?}");
+    let unique_names: BTreeSet<&String> = names.values().collect();
+    assert_eq!(unique_names.len(), 3, "{names:?}");
     let later = names_of(&deploys, &[("3", &title)]);
     assert_ne!(later[&key("3")], deploys[&key("1")]);
 }
@@ -82,30 +82,30 @@ fn titles_with_all_suffixes_take_no_existing_name() {
     let titles = names.iter().map(|name| name.strip_prefix(PREFIX).expect("a prefix"));
     let mut entries: Vec<(&str, &str)> = ids.iter().map(String::as_str).zip(titles).collect();
     entries.extend([("1", "Deploy"), ("0", "Deploy")]);
-    let given = names_of(&BTreeMap::new(), &entries);
-    let different: BTreeSet<&String> = given.values().collect();
-    assert_eq!(different.len(), entries.len());
+    let assigned = names_of(&BTreeMap::new(), &entries);
+    let unique_names: BTreeSet<&String> = assigned.values().collect();
+    assert_eq!(unique_names.len(), entries.len());
     let taken: BTreeSet<String> = names.into_iter().collect();
-    let given = assign(&BTreeMap::new(), &taken, [(key("1"), "Deploy"), (key("0"), "Deploy")]);
-    assert!(given.values().all(|name| !taken.contains(name) && name.len() <= 64), "{given:?}");
+    let assigned = assign(&BTreeMap::new(), &taken, [(key("1"), "Deploy"), (key("0"), "Deploy")]);
+    assert!(assigned.values().all(|name| !taken.contains(name) && name.len() <= 64), "{assigned:?}");
 }
 
 #[test]
 fn same_id_at_two_services_is_two_workflows() {
     let entries = [(Key::new("a", "1"), "Deploy"), (Key::new("b", "1"), "Deploy")];
     let names = assign(&BTreeMap::new(), &BTreeSet::new(), entries);
-    let different: BTreeSet<&String> = names.values().collect();
-    assert_eq!(different.len(), 2);
+    let unique_names: BTreeSet<&String> = names.values().collect();
+    assert_eq!(unique_names.len(), 2);
 }
 
 #[test]
-fn taken_name_is_not_given() {
+fn taken_name_is_not_assigned() {
     let taken = BTreeSet::from(["workflow_deploy".to_owned()]);
     let names = assign(&BTreeMap::new(), &taken, [(key("1"), "Deploy")]);
     assert_eq!(names[&key("1")], "workflow_deploy_b02d920a");
 }
 
-/// Few titles, so that many are equal.
+/// Titles from a small set, so that many are equal.
 fn title() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["Deploy", "deploy!", "Build", "日本", "", "workflow deploy", "a"])
@@ -128,11 +128,11 @@ fn assigned_names(known: &BTreeMap<Key, String>, entries: &[(String, String)]) -
 
 proptest! {
     #[test]
-    fn names_are_unique_and_callable(entries in entries(), taken in prop::collection::btree_set("workflow_[a-c]{1,2}", 0..6)) {
+    fn names_are_unique_and_valid(entries in entries(), taken in prop::collection::btree_set("workflow_[a-c]{1,2}", 0..6)) {
         let names = assign(&BTreeMap::new(), &taken, entries.iter().map(|(id, title)| (key(id), title.as_str())));
         prop_assert_eq!(names.len(), entries.len());
-        let different: BTreeSet<&String> = names.values().collect();
-        prop_assert_eq!(different.len(), names.len());
+        let unique_names: BTreeSet<&String> = names.values().collect();
+        prop_assert_eq!(unique_names.len(), names.len());
         for name in names.values() {
             prop_assert!(name.len() <= 64 && name.len() > PREFIX.len() && name.starts_with(PREFIX), "{}", name);
             prop_assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{}", name);
@@ -142,17 +142,17 @@ proptest! {
     }
 
     #[test]
-    fn order_of_a_list_does_not_matter(known in entries(), entries in entries(), seed in any::<u64>()) {
+    fn names_do_not_depend_on_the_order_of_entries(known in entries(), entries in entries(), seed in any::<u64>()) {
         let known = assigned_names(&BTreeMap::new(), &known);
-        let mut turned = entries.clone();
-        turned.reverse();
+        let mut reordered = entries.clone();
+        reordered.reverse();
         let middle = if entries.is_empty() { 0 } else { seed as usize % entries.len() };
-        turned.rotate_left(middle);
-        prop_assert_eq!(assigned_names(&known, &entries), assigned_names(&known, &turned));
+        reordered.rotate_left(middle);
+        prop_assert_eq!(assigned_names(&known, &entries), assigned_names(&known, &reordered));
     }
 
     #[test]
-    fn removing_adding_and_renaming_affects_no_other_workflow(
+    fn changes_to_other_workflows_do_not_affect_a_name(
         before in entries(),
         after in entries(),
         stays in prop::collection::vec(any::<bool>(), 25),
@@ -168,8 +168,8 @@ proptest! {
             prop_assert_eq!(&second[&key(id)], &first[&key(id)]);
         }
         for (key, name) in &second {
-            for (other, theirs) in &first {
-                prop_assert!(key == other || name != theirs, "{:?} was given the name of {:?}", key, other);
+            for (other_key, other_name) in &first {
+                prop_assert!(key == other_key || name != other_name, "{:?} has the name of {:?}", key, other_key);
             }
         }
         // A workflow that returns keeps its name, whatever happens in between.

@@ -81,7 +81,7 @@ pub fn clean(raw: &Value) -> CleanedSchema {
     }
 }
 
-/// Removes negations, conditions and counts, which could forbid more values now that other parts allow more.
+/// Removes negations, conditions and counts, which could forbid valid values because other parts were omitted.
 fn loosen(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     for keyword in ["not", "if", "then", "else", "maxContains", "unevaluatedItems", "unevaluatedProperties"] {
@@ -119,7 +119,7 @@ impl Cleaner {
         }
     }
 
-    /// Returns whether a pattern is usable, and notes an unusable one.
+    /// Returns whether a pattern is usable. Adds a note if it is not.
     fn check_pattern(&mut self, pattern: &str) -> bool {
         self.pattern_count += 1;
         let is_kept = self.pattern_count <= MAX_PATTERNS && !text::has_invisible(pattern) && is_linear_pattern(pattern);
@@ -145,7 +145,7 @@ impl Cleaner {
         };
         let mut cleaned = Map::new();
         for (keyword, value) in fields {
-            // The list of older schemas, see below.
+            // A list in an older schema is handled below.
             if keyword == "items" && value.is_array() {
                 continue;
             }
@@ -203,8 +203,8 @@ impl Cleaner {
                 }
                 Some(Value::Object(cleaned))
             }
-            (Kind::Text, Value::String(foreign)) => {
-                let cleaned = text::clean(foreign, MAX_TEXT_CHARS);
+            (Kind::Text, Value::String(text)) => {
+                let cleaned = text::clean(text, MAX_TEXT_CHARS);
                 (!cleaned.is_empty()).then(|| cleaned.into())
             }
             (Kind::Constant | Kind::Constants, value) if contains_invisible(value) => {
@@ -236,7 +236,7 @@ impl Cleaner {
 /// Returns whether a value contains anything invisible.
 fn contains_invisible(value: &Value) -> bool {
     match value {
-        Value::String(foreign) => text::has_invisible(foreign),
+        Value::String(text) => text::has_invisible(text),
         Value::Array(values) => values.iter().any(contains_invisible),
         Value::Object(fields) => {
             fields.iter().any(|(name, value)| text::has_invisible(name) || contains_invisible(value))

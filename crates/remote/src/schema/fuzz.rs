@@ -1,4 +1,4 @@
-//! Schemas of foreign services: a schema, a line end, and arguments.
+//! Fuzz target for foreign schemas. The input is a schema, a newline, and arguments.
 
 use serde_json::Value;
 use steplatch_fuzz::Target;
@@ -6,7 +6,7 @@ use steplatch_fuzz::Target;
 use super::{Validator, clean};
 
 #[test]
-fn schemas() {
+fn any_schema_is_cleaned_and_compiled() {
     let target = Target {
         corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/schemas"),
         dictionary: &[
@@ -79,20 +79,20 @@ fn schemas() {
         let cleaned = clean(&raw);
         assert_eq!(cleaned.schema["type"], "object");
         let validator = Validator::new(&cleaned.schema).unwrap_or_else(|error| panic!("{error}: {}", cleaned.schema));
-        let again = clean(&cleaned.schema);
-        assert_eq!(again.schema, cleaned.schema, "cleaned twice");
-        assert!(again.notes.is_empty(), "clean text is unchanged: {:?}", again.notes);
+        let cleaned_twice = clean(&cleaned.schema);
+        assert_eq!(cleaned_twice.schema, cleaned.schema, "cleaning is idempotent");
+        assert!(cleaned_twice.notes.is_empty(), "a cleaned schema is unchanged: {:?}", cleaned_twice.notes);
         let violations = validator.validate(&arguments);
         assert!(violations.len() <= 100 && cleaned.notes.len() <= 20);
         assert!(violations.iter().all(|violation| violation.problem.chars().count() <= 301));
-        // Circles that are cut would be compiled here.
+        // A raw schema with references may have cycles, which cannot be compiled.
         if arguments.is_object()
             && !schema.contains("$")
-            && let Ok(meant) = Validator::new(&raw)
-            && meant.validate(&arguments).is_empty()
+            && let Ok(raw_validator) = Validator::new(&raw)
+            && raw_validator.validate(&arguments).is_empty()
         {
-            let told: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            assert!(told.is_empty(), "{raw} became {} for {arguments}: {told:?}", cleaned.schema);
+            let reported: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            assert!(reported.is_empty(), "{raw} became {} for {arguments}: {reported:?}", cleaned.schema);
         }
         let shape = |text: &str| text.split(['"', '\'', ':']).step_by(2).take(3).collect::<String>();
         let problems = violations.iter().map(|violation| shape(&violation.problem));

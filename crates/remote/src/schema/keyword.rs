@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Constant,
     /// A list of such values.
     Constants,
-    /// Values that only help a reader.
+    /// Values that are only informative.
     Hint,
     Pattern,
     Reference,

@@ -46,7 +46,7 @@ struct SchemaNode<'a> {
 #[derive(Clone, Copy)]
 enum State {
     Unvisited,
-    /// A reference to it is circular.
+    /// Being expanded. A reference to it is circular.
     Expanding,
     Expanded {
         size: u64,

@@ -12,8 +12,8 @@ const MAX_VIOLATIONS: usize = 100;
 /// Maximum length of a problem, which may contain a value.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// A compiled schema. The compilation takes about a millisecond, so that callers repeat it for each call: a compiled
-/// foreign schema may take megabytes.
+/// A compiled schema. Callers compile a schema for each call, which takes about a millisecond: storing compiled foreign
+/// schemas could take megabytes.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 

@@ -43,7 +43,7 @@ fn missing_status_is_invalid() {
 }
 
 #[test]
-fn gate_is_forwarded_while_it_is_open() {
+fn gate_is_reported_only_while_the_run_is_in_progress() {
     let gate = json!({ "message": "Deploy?" });
     assert_eq!(
         read(json!({ "status": "RUNNING", "output": { "pending_gate": gate } })).pending_gate,
@@ -67,11 +67,11 @@ fn failures_keep_the_message_of_the_service() {
         (json!(null), "Workflow execution failed"),
         (json!("text"), "Workflow execution failed"),
     ];
-    for (output, words) in cases {
-        assert_eq!(error_message(&output), words, "{output}");
-        assert_eq!(read(json!({ "status": "FAILED", "output": output })).error_message(), words, "{output}");
+    for (output, message) in cases {
+        assert_eq!(error_message(&output), message, "{output}");
+        assert_eq!(read(json!({ "status": "FAILED", "output": output })).error_message(), message, "{output}");
     }
-    assert_eq!(read(json!({ "status": "FAILED", "error": "beside" })).error_message(), "beside");
+    assert_eq!(read(json!({ "status": "FAILED", "error": "disk full" })).error_message(), "disk full");
     assert_eq!(read(json!({ "status": "CANCELLED" })).error_message(), "Workflow execution was cancelled");
 }
 
@@ -108,7 +108,7 @@ fn documented_answer() -> Value {
 
 // Document 004, lines 386-406: the status reply; lines 152-178: its result.
 #[test]
-fn documented_status_gives_the_documented_result() {
+fn documented_status_produces_the_documented_result() {
     let answer = documented_answer();
     let status = read(answer.clone());
     assert_eq!((status.state, status.workflow.as_deref()), (State::Failed, Some("2724")));
@@ -155,8 +155,8 @@ fn both_spellings_of_a_status_are_read() {
     );
     assert_eq!((status.workflow.as_deref(), status.correlation.as_deref()), (Some("2724"), Some("c")));
     assert_eq!(status.progress, Some(40.into()));
-    for nonsense in [json!(101), json!(-1), json!("soon"), json!(true), json!(null), json!({"of": 3})] {
-        assert_eq!(read(json!({"status": "RUNNING", "progress": nonsense})).progress, None, "{nonsense}");
+    for invalid in [json!(101), json!(-1), json!("soon"), json!(true), json!(null), json!({"of": 3})] {
+        assert_eq!(read(json!({"status": "RUNNING", "progress": invalid})).progress, None, "{invalid}");
     }
 }
 
@@ -189,7 +189,7 @@ fn result_keeps_all_known_fields() {
 }
 
 #[test]
-fn unreached_run_is_not_a_success() {
+fn local_end_is_never_a_success() {
     let failed = read(json!({ "status": "FAILED", "output": { "error": "disk full", "log": "x" } }));
     let reported = result(&ids(), Some(&failed), None);
     assert_eq!(
@@ -198,18 +198,18 @@ fn unreached_run_is_not_a_success() {
     );
     // Document 004, lines 159 and 231: a timed-out run is FAILED, not RUNNING.
     let running = read(json!({ "status": "RUNNING" }));
-    let late = LocalEnd { status: "FAILED", error: "It took longer than 5 minutes." };
-    let reported = result(&ids(), Some(&running), Some(late));
+    let timeout = LocalEnd { status: "FAILED", error: "The run took longer than 5 minutes." };
+    let reported = result(&ids(), Some(&running), Some(timeout));
     assert_eq!((&reported["success"], &reported["status"]), (&json!(false), &json!("FAILED")));
-    assert_eq!(reported["error"], "It took longer than 5 minutes.");
-    let unseen = result(&ids(), None, Some(LocalEnd { status: "UNKNOWN", error: "No answer came." }));
-    assert_eq!((&unseen["status"], &unseen["input"]), (&json!("UNKNOWN"), &Value::Null));
-    let under_way = result(&ids(), Some(&running), None);
-    assert_eq!((&under_way["success"], &under_way["status"]), (&json!(false), &json!("RUNNING")));
+    assert_eq!(reported["error"], "The run took longer than 5 minutes.");
+    let unknown = result(&ids(), None, Some(LocalEnd { status: "UNKNOWN", error: "The service did not answer." }));
+    assert_eq!((&unknown["status"], &unknown["input"]), (&json!("UNKNOWN"), &Value::Null));
+    let in_progress = result(&ids(), Some(&running), None);
+    assert_eq!((&in_progress["success"], &in_progress["status"]), (&json!(false), &json!("RUNNING")));
 }
 
 #[test]
-fn start_has_two_ids() {
+fn answer_to_a_start_must_have_two_ids() {
     let started = StartedRun::read(&json!({ "correlation_id": "c", "workflow_id": 7 })).expect("ids");
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("c", "7"));
     for answer in [
@@ -257,7 +257,7 @@ fn answer() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_answer_of_a_service_is_read(answer in answer()) {
+    fn any_answer_of_a_service_is_handled(answer in answer()) {
         let _ = StartedRun::read(&answer);
         if let Ok(status) = Status::read(&answer) {
             let result = result(&ids(), Some(&status), None);

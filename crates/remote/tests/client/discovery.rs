@@ -20,13 +20,13 @@ async fn all_pages_are_followed() {
 }
 
 #[tokio::test]
-async fn endless_pages_end() {
+async fn cyclic_pagination_stops() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     service.next_page_is(&format!("{}/api/v1/service/workflows/mcp?page=1", service.url()));
     let listing = client(&service).list().await.expect("a list");
     assert_eq!((titles(&listing.workflows), listing.is_cut, service.count(Route::List)), (vec!["Deploy"], true, 2));
-    assert!(listing.skipped.iter().any(|why| why.contains("in a circle")), "{:?}", listing.skipped);
+    assert!(listing.skipped.iter().any(|reason| reason.contains("form a cycle")), "{:?}", listing.skipped);
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn temporarily_failed_request_is_retried() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = impatient_client(&service);
-    for trouble in [
+    for failure in [
         Answer::Refuse(500, "oops".to_owned()),
         Answer::Busy("0".to_owned()),
         Answer::Text("<html>Bad gateway</html>".to_owned()),
@@ -53,9 +53,9 @@ async fn temporarily_failed_request_is_retried() {
         Answer::Cut,
         Answer::Hang,
     ] {
-        service.once(Route::List, trouble.clone());
+        service.once(Route::List, failure.clone());
         let listing = client.list().await;
-        assert!(listing.as_ref().is_ok_and(|listing| listing.workflows.len() == 1), "{trouble:?}: {listing:?}");
+        assert!(listing.as_ref().is_ok_and(|listing| listing.workflows.len() == 1), "{failure:?}: {listing:?}");
     }
     assert_eq!(service.count(Route::List), 12);
 }
@@ -65,31 +65,31 @@ async fn retries_are_bounded() {
     let service = FakeService::start().await;
     let client = client(&service);
     service.always(Route::List, Answer::Refuse(503, "down for a while".to_owned()));
-    let error = client.list().await.expect_err("it is down");
+    let error = client.list().await.expect_err("the service is down");
     assert_eq!(error.message, "The service answered 503 Service Unavailable: down for a while.");
     assert_eq!((error.is_temporary, error.status, service.count(Route::List)), (true, Some(503), 4));
     service.always(Route::List, Answer::Refuse(403, "no rights".to_owned()));
-    let error = client.list().await.expect_err("it refuses");
+    let error = client.list().await.expect_err("the service refuses");
     assert_eq!((error.is_temporary, error.status, service.count(Route::List)), (false, Some(403), 5));
     service.always(Route::List, Answer::Busy("3600".to_owned()));
-    let error = client.list().await.expect_err("it is busy");
+    let error = client.list().await.expect_err("the service is busy");
     assert_eq!((error.is_temporary, error.retry_after), (true, Some(Duration::from_secs(3600))));
-    assert_eq!(service.count(Route::List), 6, "an hour is too long to wait in a call");
+    assert_eq!(service.count(Route::List), 6, "a call does not wait for an hour");
     service.always(Route::List, Answer::Busy("Thu, 01 Jan 1970 00:00:00 GMT".to_owned()));
-    let error = client.list().await.expect_err("it is busy");
+    let error = client.list().await.expect_err("the service is busy");
     assert_eq!((error.retry_after, service.count(Route::List)), (Some(Duration::ZERO), 10));
 }
 
 #[tokio::test]
-async fn answer_is_read_up_to_a_limit() {
+async fn overlong_answer_is_rejected() {
     let service = FakeService::start().await;
     let client = client(&service);
     service.always(Route::List, Answer::Huge(9 << 20));
-    assert!(client.list().await.expect_err("it is too long").message.contains("too long"));
+    assert!(client.list().await.expect_err("the answer is too long").message.contains("too long"));
 }
 
 #[tokio::test]
-async fn hostile_entries_are_made_harmless() {
+async fn hostile_entries_are_cleaned() {
     let service = FakeService::start().await;
     service.offer_only(vec![
         json!({ "id": "a", "name": "\u{1b}]0;owned\u{7}Same", "description": "\u{202e}live\u{202c} text\u{e0041}" }),
@@ -117,7 +117,7 @@ async fn filtered_workflow_is_not_listed() {
 }
 
 #[tokio::test]
-async fn flapping_service_is_found_while_available() {
+async fn intermittent_service_is_listed_while_available() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     for _ in 0..3 {

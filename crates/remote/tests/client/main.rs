@@ -1,4 +1,4 @@
-//! The client against a misbehaving service.
+//! The client with a misbehaving service.
 
 mod discovery;
 mod running;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
 use steplatch_remote::{Cancelled, Client, Config, RequestError, StartError, State};
 
-use crate::support::{client, config, impatient_client, input, limits, started, titles};
+use crate::support::{client, config, impatient_client, input, limits, start, titles};
 
 #[tokio::test]
 async fn run_is_started_and_followed_to_its_end() {
@@ -14,7 +14,7 @@ async fn run_is_started_and_followed_to_its_end() {
     service.offer("deploy", "Deploy");
     let client = client(&service);
     assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy"]);
-    let started = started(&client).await;
+    let started = start(&client).await;
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("cor-1", "run-1"));
     let running = client.status("deploy", "run-1").await.expect("a status");
     assert_eq!((running.state, running.output), (State::Running, Value::Null));
@@ -24,15 +24,15 @@ async fn run_is_started_and_followed_to_its_end() {
 
 #[test]
 fn client_is_usable_from_any_thread() {
-    fn may_be_sent<T: Send>(_: &impl Fn(Client) -> T) {}
-    may_be_sent(&|client: Client| async move { client.list().await });
-    may_be_sent(&|client: Client| async move { client.start("deploy", &Map::new(), "k").await });
-    may_be_sent(&|client: Client| async move { client.status("deploy", "run-1").await });
-    may_be_sent(&|client: Client| async move { client.cancel("deploy", "run-1").await });
+    fn assert_send<T: Send>(_: &impl Fn(Client) -> T) {}
+    assert_send(&|client: Client| async move { client.list().await });
+    assert_send(&|client: Client| async move { client.start("deploy", &Map::new(), "k").await });
+    assert_send(&|client: Client| async move { client.status("deploy", "run-1").await });
+    assert_send(&|client: Client| async move { client.cancel("deploy", "run-1").await });
 }
 
 #[tokio::test]
-async fn requests_follow_the_dialect() {
+async fn requests_match_the_documented_api() {
     let service = FakeService::start().await;
     service.offer("a/b c%", "Deploy");
     let config = Config { base_url: format!("{}/team", service.url()), ..config(&service) };
@@ -41,9 +41,9 @@ async fn requests_follow_the_dialect() {
     client.start("a/b c%", &input(), "key-1").await.expect("a start");
     client.status("a/b c%", "run-1").await.expect("a status");
     client.cancel("a/b c%", "run-1").await.expect("a cancel");
-    let asked = service.requests();
+    let requests = service.requests();
     let lines: Vec<String> =
-        asked.iter().map(|asked| format!("{} {} {}", asked.method, asked.path, asked.body)).collect();
+        requests.iter().map(|request| format!("{} {} {}", request.method, request.path, request.body)).collect();
     assert_eq!(
         lines,
         [
@@ -53,11 +53,11 @@ async fn requests_follow_the_dialect() {
             "POST /team/api/v1/service/workflows/a%2Fb%20c%25/runs/run-1/cancel {}",
         ]
     );
-    for asked in &asked {
-        assert_eq!(asked.headers["authorization"], format!("Api-Key {TOKEN}"));
-        assert_eq!(asked.headers["accept"], "application/json");
-        assert_eq!(asked.headers["accept-language"], "en");
-        assert_eq!(asked.headers.contains_key("idempotency-key"), asked.route == Some(Route::Start));
+    for request in &requests {
+        assert_eq!(request.headers["authorization"], format!("Api-Key {TOKEN}"));
+        assert_eq!(request.headers["accept"], "application/json");
+        assert_eq!(request.headers["accept-language"], "en");
+        assert_eq!(request.headers.contains_key("idempotency-key"), request.route == Some(Route::Start));
     }
 }
 
@@ -73,23 +73,23 @@ async fn path_traversal_in_an_id_is_refused() {
 }
 
 #[tokio::test]
-async fn refused_start_started_nothing() {
+async fn refused_start_starts_no_run() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
     service.once(Route::Start, Answer::Refuse(422, "branch is protected".to_owned()));
-    let error = client.start("deploy", &input(), "k").await.expect_err("it is refused");
+    let error = client.start("deploy", &input(), "k").await.expect_err("the start is refused");
     assert_eq!(error.to_string(), "The service answered 422 Unprocessable Entity: branch is protected.");
     assert!(matches!(error, StartError::Refused { status: Some(422), .. }) && !error.is_busy());
     service.once(Route::Start, Answer::Busy("7".to_owned()));
-    let error = client.start("deploy", &input(), "k").await.expect_err("it is busy");
+    let error = client.start("deploy", &input(), "k").await.expect_err("the service is busy");
     let retry_after = Some(Duration::from_secs(7));
     let message = "The service answered 429 Too Many Requests: busy.".to_owned();
     assert!(error.is_busy());
     assert_eq!(error, StartError::Refused { message, status: Some(429), retry_after });
     service.go_down();
     let fresh = crate::support::client(&service);
-    let error = fresh.start("deploy", &input(), "k").await.expect_err("it is down");
+    let error = fresh.start("deploy", &input(), "k").await.expect_err("the service is down");
     assert!(matches!(&error, StartError::Refused { message, .. } if message.contains("cannot be reached")), "{error}");
     assert_eq!((service.runs().len(), service.count(Route::Start)), (0, 2));
 }
@@ -99,7 +99,7 @@ async fn unconfirmed_start_is_not_repeated() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = impatient_client(&service);
-    let doubtful = [
+    let inconclusive = [
         Answer::Hang,
         Answer::Cut,
         Answer::FailAfter(500),
@@ -111,23 +111,23 @@ async fn unconfirmed_start_is_not_repeated() {
         Answer::Json(json!([])),
         Answer::Huge(9 << 20),
     ];
-    for (number, answer) in doubtful.iter().enumerate() {
+    for (number, answer) in inconclusive.iter().enumerate() {
         service.once(Route::Start, answer.clone());
         let error = client.start("deploy", &input(), &format!("key-{number}")).await.expect_err("no ids");
         assert!(matches!(error, StartError::Unknown { .. }), "{answer:?}: {error}");
     }
-    assert_eq!(service.runs().len(), doubtful.len());
-    assert!(service.starts_by_key().values().all(|times| *times == 1), "{:?}", service.starts_by_key());
+    assert_eq!(service.runs().len(), inconclusive.len());
+    assert!(service.starts_by_key().values().all(|count| *count == 1), "{:?}", service.starts_by_key());
 }
 
 #[tokio::test]
-async fn closed_idle_connection_starts_a_run_once() {
+async fn start_on_a_lost_connection_is_not_repeated() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
     client.list().await.expect("a list");
     service.once(Route::Start, Answer::Cut);
-    let error = client.start("deploy", &input(), "k").await.expect_err("it is cut");
+    let error = client.start("deploy", &input(), "k").await.expect_err("the connection is lost");
     assert!(matches!(error, StartError::Unknown { .. }));
     assert_eq!((service.runs().len(), service.starts_by_key()["k"]), (1, 1));
 }
@@ -139,22 +139,22 @@ async fn start_has_its_own_connection() {
     let client = client(&service);
     for _ in 0..2 {
         client.list().await.expect("a list");
-        started(&client).await;
+        start(&client).await;
     }
-    let asked = service.requests();
-    let from: Vec<_> = asked.iter().map(|asked| asked.from).collect();
-    assert_eq!(from[0], from[2], "questions share one");
-    assert!(from[1] != from[0] && from[3] != from[0] && from[1] != from[3], "{from:?}");
+    let requests = service.requests();
+    let senders: Vec<_> = requests.iter().map(|request| request.from).collect();
+    assert_eq!(senders[0], senders[2], "list requests share a connection");
+    assert!(senders[1] != senders[0] && senders[3] != senders[0] && senders[1] != senders[3], "{senders:?}");
 }
 
 #[tokio::test]
-async fn status_failures_say_whether_to_retry() {
+async fn status_errors_tell_whether_to_retry() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = impatient_client(&service);
     service.script("deploy", vec![json!({ "status": "RUNNING", "output": null })]);
-    let started = started(&client).await;
-    let look = async || client.status("deploy", &started.workflow_instance).await;
+    let started = start(&client).await;
+    let request_status = async || client.status("deploy", &started.workflow_instance).await;
     let cases = [
         (Answer::Busy("2".to_owned()), true, Some(429)),
         (Answer::Refuse(500, "oops".to_owned()), true, Some(500)),
@@ -167,24 +167,25 @@ async fn status_failures_say_whether_to_retry() {
     ];
     for (answer, is_temporary, status) in cases {
         service.once(Route::Status, answer.clone());
-        let error = look().await.expect_err("no status");
+        let error = request_status().await.expect_err("no status");
         assert_eq!((error.is_temporary, error.status), (is_temporary, status), "{answer:?}: {error}");
     }
-    assert_eq!(look().await.expect("a status").state, State::Running);
+    assert_eq!(request_status().await.expect("a status").state, State::Running);
     service.go_down();
-    let down: RequestError = crate::support::client(&service).status("deploy", "run-1").await.expect_err("it is down");
+    let down: RequestError =
+        crate::support::client(&service).status("deploy", "run-1").await.expect_err("the service is down");
     assert!(down.is_temporary && down.message.contains("cannot be reached"), "{down}");
     service.come_up().await;
     service.script_run("run-1", vec![json!({ "status": "COMPLETED", "output": 7 })]);
-    assert_eq!(look().await.expect("a status").state, State::Completed);
+    assert_eq!(request_status().await.expect("a status").state, State::Completed);
 }
 
 #[tokio::test]
-async fn service_without_cancellation_says_so() {
+async fn missing_support_for_cancellation_is_reported() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);
-    let run = started(&client).await.workflow_instance;
+    let run = start(&client).await.workflow_instance;
     for status in [404, 405] {
         service.once(Route::Cancel, Answer::Refuse(status, "no".to_owned()));
         assert_eq!(client.cancel("deploy", &run).await, Ok(Cancelled::NotSupported));

@@ -1,4 +1,4 @@
-//! Clients of the fake service, with times short enough for a test.
+//! Clients of the fake service, with time limits short enough for tests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) fn config(service: &FakeService) -> Config {
     Config { enabled: true, base_url: service.url(), token: Some(Token::Value(TOKEN.to_owned())), ..Config::default() }
 }
 
-/// Short pauses, and a request timeout that suffices on a busy machine.
+/// Limits with short delays, and with a request timeout that suffices on a busy host.
 pub(crate) fn limits() -> Limits {
     let request_timeout = Duration::from_secs(60);
     Limits {
@@ -25,7 +25,7 @@ pub(crate) fn client(service: &FakeService) -> Client {
     Client::with_limits(&config(service), limits()).expect("a client")
 }
 
-/// A client of a silent service: the test waits for its limits.
+/// A client with short timeouts, for a service that does not answer.
 pub(crate) fn impatient_client(service: &FakeService) -> Client {
     let request_timeout = Duration::from_secs(3);
     Client::with_limits(&config(service), Limits { request_timeout, start_timeout: request_timeout, ..limits() })
@@ -40,6 +40,6 @@ pub(crate) fn input() -> Map<String, Value> {
     json!({ "branch": "main" }).as_object().expect("an object").clone()
 }
 
-pub(crate) async fn started(client: &Client) -> steplatch_remote::StartedRun {
+pub(crate) async fn start(client: &Client) -> steplatch_remote::StartedRun {
     client.start("deploy", &input(), "key-1").await.expect("a start")
 }

@@ -1,4 +1,4 @@
-//! Origins that receive the token.
+//! The token: who receives it, and its removal from answers.
 
 use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
@@ -21,10 +21,10 @@ async fn token_is_sent_only_to_its_service() {
     service.well();
     for status in [301, 302, 303, 307, 308] {
         service.always(Route::List, Answer::Redirect(status, format!("{}/x", other.url())));
-        let error = client.list().await.expect_err("it leads elsewhere");
-        assert!(!error.is_temporary && error.message.contains("would get the token"), "{error}");
+        let error = client.list().await.expect_err("the redirect is not followed");
+        assert!(!error.is_temporary && error.message.contains("would receive the token"), "{error}");
         service.always(Route::Start, Answer::Redirect(status, format!("{}/x", other.url())));
-        let error = client.start("deploy", &input(), "k").await.expect_err("it leads elsewhere");
+        let error = client.start("deploy", &input(), "k").await.expect_err("the redirect is not followed");
         assert_eq!(matches!(error, StartError::Refused { .. }), matches!(status, 301 | 307 | 308), "{status}: {error}");
     }
     assert_eq!(other.requests().len(), 0);
@@ -42,7 +42,7 @@ async fn redirect_within_the_service_is_followed_for_reads_only() {
     assert!(matches!(client.start("deploy", &input(), "k").await, Err(StartError::Refused { .. })));
     assert_eq!(service.runs().len(), 0);
     service.always(Route::List, Answer::Redirect(302, "/api/v1/service/workflows/mcp".to_owned()));
-    assert!(client.list().await.expect_err("a circle").message.contains("without end"));
+    assert!(client.list().await.expect_err("a redirect loop").message.contains("too many times"));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn echoed_token_is_removed() {
 }
 
 #[tokio::test]
-async fn wrong_or_missing_token_is_reported_without_it() {
+async fn wrong_or_missing_token_is_reported() {
     let service = FakeService::start().await;
     let client_with = |token| Client::with_limits(&Config { token, ..config(&service) }, limits()).expect("a client");
     let error = client_with(Some(Token::Value("another-t0ken".to_owned()))).list().await.expect_err("refused");
@@ -81,20 +81,20 @@ async fn wrong_or_missing_token_is_reported_without_it() {
     let error = client_with(None).list().await.expect_err("refused");
     assert_eq!(error.status, Some(401));
     let before = service.requests().len();
-    let nowhere = client_with(Some(Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned())));
-    let error = nowhere.start("deploy", &input(), "k").await.expect_err("no token");
+    let unset = client_with(Some(Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned())));
+    let error = unset.start("deploy", &input(), "k").await.expect_err("no token");
     assert!(
         matches!(&error, StartError::Refused { message, .. } if message.contains("STEPLATCH_NO_SUCH_VARIABLE")),
         "{error}"
     );
-    assert_eq!(service.requests().len(), before, "no requests without the configured token");
+    assert_eq!(service.requests().len(), before, "no request is sent without the configured token");
 }
 
 #[tokio::test]
-async fn new_token_in_a_file_applies_at_once() {
+async fn changed_token_file_takes_effect_immediately() {
     let service = FakeService::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("token");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("token");
     std::fs::write(&path, "old-t0ken").expect("a file");
     let client = Client::with_limits(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, limits());
     let client = client.expect("a client");

@@ -222,7 +222,7 @@ fn long_wait_sends_progress_on_request() {
     let (messages, result) = agent.start_call_with_progress("await_output", arguments).result_with_progress();
     assert_eq!(
         (messages, &result["reason"]),
-        (vec![(1.0, "waiting since 5 s".to_owned())], &json!("timeout")),
+        (vec![(1.0, "waiting for 5 s".to_owned())], &json!("timeout")),
         "{result}"
     );
 }

@@ -30,7 +30,7 @@ async fn run_story(mode: &'static str) {
         ReconnectingClient::new(daemon.place().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
 
     let options = HttpOptions::default();
-    let shutdown_token = options.ended.clone();
+    let shutdown_token = options.shutdown.clone();
     let shutdown = shutdown_token.clone().cancelled_owned();
     let router = axum::Router::new().nest_service("/mcp", http_service(reconnecting_client, options));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -12,8 +12,8 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 async fn register_passkey(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
     let client = home.connect("browser").await;
     let client_data =
-        SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), "http://localhost:7878");
-    let [client_data, authenticator_data] = key.registers(&client_data, "localhost", SoftAuthenticator::REGISTERED);
+        SoftAuthenticator::client_data("webauthn.create", &Challenge::for_ticket(ticket), "http://localhost:7878");
+    let [client_data, authenticator_data] = key.register(&client_data, "localhost", SoftAuthenticator::REGISTERED);
     let ticket = PageSecret(ticket.to_owned());
     let verb = RegisterPasskey { ticket, client_data, authenticator_data, name: "phone".to_owned() };
     let reply = client.call(verb).await.unwrap();

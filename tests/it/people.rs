@@ -213,16 +213,16 @@ fn carried_state_is_valid_only_unchanged_and_for_its_call() {
     let tampered = format!("{}{replacement}{}", &state[..middle], &state[middle + 1..]);
     assert!(
         expect_refusal("run_workflow", &release_arguments(), &carried_arguments(&tampered, acceptance.clone()))
-            .contains("was not given by this")
+            .contains("is not from this server")
     );
     let other = gate_run_arguments(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
     assert!(
         expect_refusal("run_workflow", &other, &carried_arguments(&state, acceptance.clone()))
-            .contains("was not given by this")
+            .contains("is not from this server")
     );
     assert!(
         expect_refusal("list_runs", &json!({}), &carried_arguments(&state, acceptance.clone()))
-            .contains("was not given by this")
+            .contains("is not from this server")
     );
     let stateless = json!({"inputResponses": {"gate": acceptance}});
     assert!(expect_refusal("run_workflow", &release_arguments(), &stateless).contains("requestState"));

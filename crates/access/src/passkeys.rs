@@ -141,7 +141,7 @@ impl Passkeys {
         let refusal = |error: String| RegisterPasskeyReply { error: Some(error), ..Default::default() };
         let registration =
             Registration { client_data: &verb.client_data, authenticator_data: &verb.authenticator_data };
-        let new_key = match register(registration, &Challenge::of_ticket(&verb.ticket.0)) {
+        let new_key = match register(registration, &Challenge::for_ticket(&verb.ticket.0)) {
             Ok(new_key) => new_key,
             Err(error) => return refusal(format!("The passkey is refused: {error}")),
         };
@@ -302,7 +302,7 @@ impl Passkeys {
         let passkey = passkey.ok_or(PasskeyRefusal::Unknown)?;
         let parts =
             Assertion { client_data: &client_data, authenticator_data: &authenticator_data, signature: &signature };
-        verify(&passkey.public_key, &passkey.origin, parts, &Challenge::of_answer(&signed))?;
+        verify(&passkey.public_key, &passkey.origin, parts, &Challenge::for_answer(&signed))?;
         Ok(SignedAnswer {
             public_key: passkey.public_key.to_string(),
             passkey: passkey.name.clone(),
@@ -355,15 +355,15 @@ mod tests {
         SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
 
     fn registration(key: &SoftAuthenticator, ticket: &str) -> RegisterPasskey {
-        let client = SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), ORIGIN);
-        let [client_data, authenticator_data] = key.registers(&client, "localhost", SoftAuthenticator::REGISTERED);
+        let client = SoftAuthenticator::client_data("webauthn.create", &Challenge::for_ticket(ticket), ORIGIN);
+        let [client_data, authenticator_data] = key.register(&client, "localhost", SoftAuthenticator::REGISTERED);
         let ticket = steplatch_protocol::PageSecret(ticket.to_owned());
         RegisterPasskey { ticket, client_data, authenticator_data, name: "phone\n".to_owned() }
     }
 
     fn signature(key: &SoftAuthenticator) -> PasskeyAssertion {
-        let client = SoftAuthenticator::client_data("webauthn.get", &Challenge::of_answer(&ANSWER), ORIGIN);
-        let [client_data, authenticator_data, signature] = key.signs(&client, "localhost", SoftAuthenticator::VERIFIED);
+        let client = SoftAuthenticator::client_data("webauthn.get", &Challenge::for_answer(&ANSWER), ORIGIN);
+        let [client_data, authenticator_data, signature] = key.sign(&client, "localhost", SoftAuthenticator::VERIFIED);
         PasskeyAssertion { credential_id: "YWJj".to_owned(), client_data, authenticator_data, signature }
     }
 

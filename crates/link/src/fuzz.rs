@@ -1,4 +1,4 @@
-//! Bytes from the other side of a link: records, in portions of any size.
+//! Fuzz target for bytes from the other side of a link: records, in portions of any size.
 
 use bytes::BytesMut;
 use steplatch_fuzz::{Target, portions};
@@ -6,7 +6,7 @@ use steplatch_fuzz::{Target, portions};
 use crate::record::{BadRecord, Record};
 use crate::session::{Session, WINDOW};
 
-fn received(portions: &[&[u8]]) -> (Vec<Record>, Option<BadRecord>) {
+fn read_records(portions: &[&[u8]]) -> (Vec<Record>, Option<BadRecord>) {
     let (mut bytes, mut records) = (BytesMut::new(), Vec::new());
     for portion in portions {
         bytes.extend_from_slice(portion);
@@ -14,7 +14,7 @@ fn received(portions: &[&[u8]]) -> (Vec<Record>, Option<BadRecord>) {
             match Record::read(&mut bytes) {
                 Ok(Some(record)) => records.push(record),
                 Ok(None) => break,
-                Err(bad) => return (records, Some(bad)),
+                Err(error) => return (records, Some(error)),
             }
         }
     }
@@ -37,18 +37,17 @@ fn records() {
         max_bytes: 400,
     };
     target.run(|input| {
-        let (records, bad) = received(&[input]);
-        assert_eq!(received(&portions(input)), (records.clone(), bad), "portions do not matter");
+        let (records, error) = read_records(&[input]);
+        assert_eq!(read_records(&portions(input)), (records.clone(), error), "portions do not matter");
         let mut session = Session::new();
         let mut outcomes = Vec::new();
         for record in records {
-            let mut written = BytesMut::new();
-            record.write(&mut written);
-            let mut again = written.clone();
-            assert_eq!(Record::read(&mut again), Ok(Some(record.clone())));
+            let mut encoded = BytesMut::new();
+            record.write(&mut encoded);
+            assert_eq!(Record::read(&mut encoded), Ok(Some(record.clone())));
             outcomes.push(session.take(record).is_ok());
             assert!(session.incoming().len() <= WINDOW);
         }
-        (outcomes, bad.is_some())
+        (outcomes, error.is_some())
     });
 }

@@ -1,4 +1,4 @@
-//! Greeting of a connection: the session that it carries, and the positions from which both sides continue.
+//! The greeting of a connection: its session, and the positions from which both sides continue.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use crate::session::{Session, Violation};
 /// The first record of a connection, from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The client. A new session of a client ends its earlier sessions.
+    /// Id of the client. A new session of a client ends its earlier sessions.
     pub client: SessionId,
-    /// The session.
+    /// Id of the session.
     pub session: SessionId,
     /// Number of bytes of the session that the client has received.
     pub received: u64,
@@ -21,15 +21,15 @@ pub struct Hello {
     pub is_new: bool,
 }
 
-/// Reason why a server does not take a connection.
+/// Why a server refuses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The server does not have the session: the session or its process has ended, the session had no connection for
     /// too long, or another session replaced it.
-    #[error("the other side does not have the session any more")]
+    #[error("the other side no longer has the session")]
     Unknown,
-    /// The server takes no sessions, for a reason that this version does not know.
-    #[error("the other side takes no session")]
+    /// The server accepts no session, for a reason that is unknown to this version.
+    #[error("the other side accepts no session")]
     Other,
 }
 
@@ -49,16 +49,16 @@ impl Refusal {
     }
 }
 
-/// Reason why a connection did not begin.
+/// Why the greeting of a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
-    /// The connection ended.
+    /// The connection was lost.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The other side is another program.
     #[error(transparent)]
     Record(#[from] BadRecord),
-    /// The server refused.
+    /// The server refused the session.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The other side contradicts the session.
@@ -77,8 +77,8 @@ pub async fn greet(
     writer: &mut (impl AsyncWrite + Unpin),
     unread: &mut BytesMut,
 ) -> Result<(), GreetError> {
-    write(&Record::Hello(hello), writer).await?;
-    match first_record(reader, unread).await? {
+    write_record(&Record::Hello(hello), writer).await?;
+    match read_first_record(reader, unread).await? {
         Record::Welcome(received) => Ok(session.resume(received)?),
         Record::Refused(refusal) => Err(refusal.into()),
         _ => Err(BadRecord.into()),
@@ -90,7 +90,7 @@ pub async fn greet(
 /// # Errors
 /// If the connection ends first, or does not carry a link.
 pub async fn read_hello(reader: &mut (impl AsyncRead + Unpin), unread: &mut BytesMut) -> Result<Hello, GreetError> {
-    match first_record(reader, unread).await? {
+    match read_first_record(reader, unread).await? {
         Record::Hello(hello) => Ok(hello),
         _ => Err(BadRecord.into()),
     }
@@ -106,26 +106,26 @@ pub async fn welcome(
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(), GreetError> {
     session.resume(hello.received)?;
-    write(&Record::Welcome(session.received()), writer).await?;
+    write_record(&Record::Welcome(session.received()), writer).await?;
     Ok(())
 }
 
 /// Refuses a client.
 ///
 /// # Errors
-/// If the connection ends.
+/// If the connection is lost.
 pub async fn refuse(refusal: Refusal, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-    write(&Record::Refused(refusal), writer).await
+    write_record(&Record::Refused(refusal), writer).await
 }
 
-async fn write(record: &Record, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+async fn write_record(record: &Record, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     let mut output = BytesMut::new();
     record.write(&mut output);
     writer.write_all(&output).await?;
     writer.flush().await
 }
 
-async fn first_record(reader: &mut (impl AsyncRead + Unpin), bytes: &mut BytesMut) -> Result<Record, GreetError> {
+async fn read_first_record(reader: &mut (impl AsyncRead + Unpin), bytes: &mut BytesMut) -> Result<Record, GreetError> {
     loop {
         if let Some(record) = Record::read(bytes)? {
             return Ok(record);

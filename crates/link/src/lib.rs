@@ -1,4 +1,4 @@
-//! A byte stream between two machines that survives the loss of its connections.
+//! A byte stream between two hosts that survives the loss of its connections.
 //!
 //! Two programs exchange bytes through a [`Session`]. The session outlives each connection that carries it: each side
 //! keeps the bytes that the other side has not consumed, and a new connection continues where the last one stopped. The
@@ -8,10 +8,10 @@
 //! ([`greet`], [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
 //!
 //! Each side may send [`WINDOW`] bytes that the other side has not consumed. This limits memory, and a slow reader
-//! slows the writer down. A connection without data for [`SILENCE_TIMEOUT`] counts as lost.
+//! slows the writer down. A connection without data for [`SILENCE_TIMEOUT`] is considered lost.
 //!
-//! Other resumable transports (QUIC, MPTCP) need their own port. A connection of a link runs through OpenSSH, which
-//! provides the keys, the jump hosts and the questions to the user.
+//! Other resumable transports (QUIC, MPTCP) require a port of their own. The connections of a link use OpenSSH, which
+//! provides keys, jump hosts and prompts.
 
 #[cfg(test)]
 mod fuzz;

@@ -1,4 +1,4 @@
-//! Transport of a session over one connection, between a local stream and the other machine.
+//! Transport of a session over one connection, between a local stream and the other host.
 
 use std::io;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use tokio::time::Instant;
 use crate::record::{BadRecord, Record, write_data};
 use crate::session::{Received, Session, Violation};
 
-/// Time that a side may be silent before its connection counts as lost.
+/// Maximum time without data before a connection is considered lost.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Interval at which a side sends a record, so that its connection does not count as lost.
+/// Interval at which a side sends a record, so that its connection is not considered lost.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Number of encoded bytes above which further bytes wait in the session.
+/// Number of encoded bytes above which more bytes remain in the session.
 const MAX_ENCODED_BYTES: usize = 128 << 10;
 
 /// Maximum number of bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Reason why a connection no longer carries the session.
+/// Why a connection no longer carries the session.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// Loss of the connection. The session can continue over another one.
-    #[error("the connection ended: {0}")]
+    /// The connection was lost. The session can continue over another one.
+    #[error("the connection was lost: {0}")]
     Lost(io::Error),
     /// Nothing arrived for [`SILENCE_TIMEOUT`]. The session can continue over another connection.
-    #[error("the other side was silent for {} s", SILENCE_TIMEOUT.as_secs())]
+    #[error("the other side sent nothing for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
-    /// The local stream has ended, and the other side is informed. The session has ended.
+    /// The local stream has ended, and the other side was informed. The session has ended.
     #[error("the session was closed")]
     ClosedHere,
     /// The other side has ended the session.
@@ -61,25 +61,25 @@ impl Ended {
 
 /// The next event of a connection.
 enum Step {
-    /// The connection brought bytes, or ended.
+    /// The connection delivered bytes, or ended.
     Arrived(io::Result<usize>),
-    /// The connection took bytes.
+    /// The connection accepted bytes.
     Written(io::Result<usize>),
-    /// The local stream gave bytes, or ended.
+    /// The local stream provided bytes, or ended.
     Queued(io::Result<usize>),
-    /// The local stream took bytes.
+    /// The local stream accepted bytes.
     Delivered(io::Result<usize>),
-    /// A heartbeat of this side is due.
-    Beat,
+    /// A heartbeat is due.
+    HeartbeatDue,
     /// The other side was silent for too long.
     Silent,
 }
 
-/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `unread` has the
-/// bytes that the greeting read after its record.
+/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `unread` contains
+/// the bytes that were read after the greeting.
 ///
-/// At the end of `local`, sends its last bytes and closes the session. Dropping the future counts as the loss of the
-/// connection.
+/// At the end of `local`, sends its last bytes and closes the session. Dropping the future has the same effect as
+/// the loss of the connection.
 pub async fn pump(
     session: &mut Session,
     local: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -89,7 +89,7 @@ pub async fn pump(
 ) -> Ended {
     let (mut local_reader, mut local_writer) = tokio::io::split(local);
     let mut output = BytesMut::new();
-    // The end of the report in `output`; 0 without a report.
+    // End of the report in `output`; 0 if it contains none.
     let mut report_end = 0_usize;
     let mut buffer = vec![0; READ_BYTES];
     let (mut last_arrival, mut last_write) = (Instant::now(), Instant::now());
@@ -105,7 +105,7 @@ pub async fn pump(
                 }
                 Ok(Some(Err(violation))) => return violation.into(),
                 Ok(None) => break,
-                Err(bad) => return bad.into(),
+                Err(error) => return error.into(),
             }
         }
         // A connection that accepts no bytes has only one report in `output`, however many bytes arrive.
@@ -128,7 +128,7 @@ pub async fn pump(
         }
         let room = if closing == Closing::No { session.room().min(READ_BYTES) } else { 0 };
         let step = tokio::select! {
-            // Writing keystrokes has priority over reading a flood, and reading a record over the check for silence.
+            // Writing keystrokes has priority over reading a flood, and reading records over checking for silence.
             biased;
             written = writer.write(&output), if !output.is_empty() => Step::Written(written),
             queued = local_reader.read(&mut buffer[..room]), if room > 0 => Step::Queued(queued),
@@ -138,7 +138,7 @@ pub async fn pump(
             delivered = local_writer.write(session.incoming()), if !session.incoming().is_empty() => {
                 Step::Delivered(delivered)
             }
-            () = tokio::time::sleep_until(last_write + HEARTBEAT_INTERVAL) => Step::Beat,
+            () = tokio::time::sleep_until(last_write + HEARTBEAT_INTERVAL) => Step::HeartbeatDue,
             () = tokio::time::sleep_until(last_arrival + SILENCE_TIMEOUT) => Step::Silent,
         };
         match step {
@@ -158,8 +158,8 @@ pub async fn pump(
                 session.deliver(session.incoming().len());
                 closing = closing.requested();
             }
-            Step::Beat => {
-                // A connection that accepts no bytes gets no further report.
+            Step::HeartbeatDue => {
+                // A connection that accepts no bytes receives no more reports.
                 last_write = Instant::now();
                 if output.is_empty() {
                     session.report().write(&mut output);
@@ -170,7 +170,7 @@ pub async fn pump(
     }
 }
 
-/// Progress of the end of the local stream.
+/// Progress of closing the session after the end of the local stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
@@ -195,30 +195,30 @@ mod tests {
     use crate::record::MAX_DATA_BYTES;
 
     #[tokio::test(start_paused = true)]
-    async fn flooding_connection_is_owed_one_report() {
+    async fn flooded_connection_sends_few_reports() {
         const FLOOD_BYTES: usize = 8 << 20;
         let (mut local, mut program) = duplex(1 << 20);
         let (mut reader, mut flood) = duplex(1 << 20);
-        let (mut writer, mut late) = duplex(4);
-        let carrying = tokio::spawn(async move {
+        let (mut writer, mut slow_reader) = duplex(4);
+        let pump_task = tokio::spawn(async move {
             pump(&mut Session::new(), &mut local, &mut reader, &mut writer, &mut BytesMut::new()).await
         });
         let mut data = BytesMut::new();
         write_data(&mut data, &[0; MAX_DATA_BYTES]);
-        let flooding = async {
+        let write_flood = async {
             for _ in 0..FLOOD_BYTES / MAX_DATA_BYTES {
                 flood.write_all(&data).await.unwrap();
             }
         };
-        let reading =
+        let read_all =
             async { tokio::io::copy(&mut (&mut program).take(FLOOD_BYTES as u64), &mut sink()).await.unwrap() };
-        tokio::join!(flooding, reading);
+        tokio::join!(write_flood, read_all);
         let (mut sent, mut reports) = (BytesMut::new(), Vec::new());
         while reports.last() != Some(&Record::Consumed(FLOOD_BYTES as u64)) {
-            late.read_buf(&mut sent).await.unwrap();
+            slow_reader.read_buf(&mut sent).await.unwrap();
             reports.extend(Record::read(&mut sent).unwrap());
         }
         assert!(reports.len() <= 3, "{reports:?}");
-        carrying.abort();
+        pump_task.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! The records of a connection, with a kind, a length and a body.
+//! The records of a connection.
 //!
 //! A record is one byte of kind, four bytes of body length (big endian), and the body. Numbers in bodies are eight
 //! bytes, big endian.
@@ -19,7 +19,7 @@ const HEAD_BYTES: usize = 5;
 /// The first bytes of a greeting, which distinguish a link from another protocol.
 const MAGIC: [u8; 8] = *b"STEPLNK1";
 
-/// Random identity of a session or a client. It is unique, and cannot be guessed.
+/// Random id of a session or a client. It is unique and cannot be guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -31,12 +31,12 @@ impl SessionId {
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
         Self(bytes)
     }
 }
 
-/// One record.
+/// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The client begins a session, or continues one.
@@ -47,8 +47,8 @@ pub(crate) enum Record {
     Refused(Refusal),
     /// The next bytes of the stream.
     Data(Bytes),
-    /// Number of consumed bytes. Sent at least every few seconds, so that the other side knows that the connection
-    /// lives.
+    /// Number of consumed bytes. Sent at least every few seconds, so that the other side knows that the connection is
+    /// alive.
     Consumed(u64),
     /// The session has ended.
     Close,

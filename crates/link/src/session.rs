@@ -1,5 +1,5 @@
-//! The state of a stream, which outlives its connections: sent bytes that the other side has not consumed yet, and
-//! received bytes before their delivery. Pure.
+//! The state of a stream, which outlives its connections: sent bytes that the other side has not yet consumed, and
+//! received bytes that are not yet delivered. Performs no I/O.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -11,14 +11,14 @@ pub const WINDOW: usize = 1 << 20;
 /// Number of unreported consumed bytes that requires a report.
 const MAX_UNREPORTED_BYTES: u64 = (WINDOW / 8) as u64;
 
-/// Error of the other side, after which the stream cannot continue.
+/// Protocol violation of the other side, after which the stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The other side has consumed or received more than this side sent, or less than it has reported before.
     #[error("the other side of the link sent an impossible position of the stream ({0})")]
     Position(u64),
     /// The other side has sent more than fits into the window.
-    #[error("the other side of the link exceeds the window")]
+    #[error("the other side of the link exceeded the window")]
     Window,
     /// The other side has sent a greeting in the middle of a connection.
     #[error("the other side of the link sent a second greeting")]
@@ -41,11 +41,11 @@ pub struct Session {
     outgoing: BytesMut,
     /// The position of the first byte of `outgoing` in the stream.
     peer_consumed: u64,
-    /// Number of bytes of `outgoing` that the current connection has taken.
+    /// Number of bytes of `outgoing` that were given to the current connection.
     sent: usize,
-    /// The position after the last byte that any connection has taken.
+    /// The position after the last byte that was given to any connection.
     max_sent: u64,
-    /// Received bytes before their delivery.
+    /// Received bytes that are not yet delivered.
     incoming: BytesMut,
     /// The position after the last delivered byte.
     consumed: u64,
@@ -73,7 +73,7 @@ impl Session {
     pub fn resume(&mut self, peer_received: u64) -> Result<(), Violation> {
         let sent = peer_received.checked_sub(self.peer_consumed).and_then(|sent| usize::try_from(sent).ok());
         match sent {
-            // The other side cannot have received bytes that no connection has taken.
+            // The other side cannot have received bytes that were never sent.
             Some(sent) if peer_received <= self.max_sent => {
                 self.sent = sent;
                 // Report all consumed bytes again: the last connection may have lost reports.
@@ -84,18 +84,18 @@ impl Session {
         }
     }
 
-    /// Returns the number of bytes for which the queue has room.
+    /// Returns the number of bytes that fit into the queue.
     pub(crate) fn room(&self) -> usize {
         WINDOW.saturating_sub(self.outgoing.len())
     }
 
     /// Queues bytes, at most as many as fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        debug_assert!(bytes.len() <= self.room(), "the caller asks for the room first");
+        debug_assert!(bytes.len() <= self.room(), "the caller checks the room first");
         self.outgoing.extend_from_slice(bytes);
     }
 
-    /// Returns whether a connection has taken all queued bytes.
+    /// Returns whether all queued bytes were given to the connection.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent == self.outgoing.len()
     }
@@ -153,7 +153,7 @@ impl Session {
         self.consumed += count as u64;
     }
 
-    /// Returns whether to report the consumed bytes, so that the other side does not run out of room.
+    /// Returns whether a report of the consumed bytes is due, so that the other side does not run out of room.
     pub(crate) fn owes_report(&self) -> bool {
         self.consumed - self.reported >= MAX_UNREPORTED_BYTES
     }
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(session.report(), Record::Consumed(WINDOW as u64));
         assert!(!session.owes_report());
         session.resume(0).unwrap();
-        assert!(session.owes_report(), "the other side may be full");
+        assert!(session.owes_report(), "the other side may have no room");
     }
 
     /// An event of two connected sessions.
@@ -190,7 +190,7 @@ mod tests {
     enum Event {
         /// One side queues up to this number of bytes, if there is room.
         Push(bool, usize),
-        /// One side gives its next record to the connection.
+        /// One side sends its next record.
         Send(bool),
         /// The oldest record in transit to this side arrives.
         Arrive(bool),
@@ -221,7 +221,7 @@ mod tests {
         session: Session,
         pushed: u64,
         delivered: u64,
-        under_way: VecDeque<Record>,
+        in_transit: VecDeque<Record>,
     }
 
     /// Returns the byte at a position of one side's stream.
@@ -233,8 +233,8 @@ mod tests {
     impl Side {
         fn deliver(&mut self, from: bool, count: usize) {
             let count = count.min(self.session.incoming().len());
-            for (offset, got) in self.session.incoming()[..count].iter().enumerate() {
-                assert_eq!(*got, byte(from, self.delivered + offset as u64), "at {}", self.delivered);
+            for (offset, received) in self.session.incoming()[..count].iter().enumerate() {
+                assert_eq!(*received, byte(from, self.delivered + offset as u64), "at {}", self.delivered);
             }
             self.session.deliver(count);
             self.delivered += count as u64;
@@ -250,14 +250,14 @@ mod tests {
         fn send(&mut self) -> bool {
             let Some(data) = self.session.next_data() else { return false };
             let record = Record::Data(Bytes::copy_from_slice(data));
-            self.under_way.push_back(record);
+            self.in_transit.push_back(record);
             true
         }
     }
 
     proptest! {
         #[test]
-        fn cut_connections_lose_and_double_nothing(
+        fn reconnections_neither_lose_nor_repeat_bytes(
             events in proptest::collection::vec(event(), 1..200),
         ) {
             let mut sides = [Side::default(), Side::default()];
@@ -266,19 +266,19 @@ mod tests {
                     Event::Push(side, count) => sides[usize::from(side)].push(side, count),
                     Event::Send(side) => drop(sides[usize::from(side)].send()),
                     Event::Arrive(side) => {
-                        if let Some(record) = sides[usize::from(!side)].under_way.pop_front() {
+                        if let Some(record) = sides[usize::from(!side)].in_transit.pop_front() {
                             prop_assert_eq!(sides[usize::from(side)].session.take(record), Ok(Received::More));
                         }
                     }
                     Event::Deliver(side, count) => sides[usize::from(side)].deliver(!side, count),
                     Event::Report(side) => {
                         let report = sides[usize::from(side)].session.report();
-                        sides[usize::from(side)].under_way.push_back(report);
+                        sides[usize::from(side)].in_transit.push_back(report);
                     }
                     Event::Cut => {
                         let received = sides.each_ref().map(|side| side.session.received());
                         for (side, received) in sides.iter_mut().zip([received[1], received[0]]) {
-                            side.under_way.clear();
+                            side.in_transit.clear();
                             prop_assert_eq!(side.session.resume(received), Ok(()));
                         }
                     }
@@ -287,16 +287,16 @@ mod tests {
                     prop_assert!(side.session.outgoing.len() <= WINDOW && side.session.incoming.len() <= WINDOW);
                 }
             }
-            // An uncut connection delivers the rest.
+            // The last connection is not cut, and delivers the remaining bytes.
             for _ in 0..1000 {
-                for here in [0, 1] {
-                    while sides[here].send() {}
-                    let report = sides[here].session.report();
-                    sides[here].under_way.push_back(report);
-                    while let Some(record) = sides[here].under_way.pop_front() {
-                        prop_assert_eq!(sides[1 - here].session.take(record), Ok(Received::More));
+                for sender in [0, 1] {
+                    while sides[sender].send() {}
+                    let report = sides[sender].session.report();
+                    sides[sender].in_transit.push_back(report);
+                    while let Some(record) = sides[sender].in_transit.pop_front() {
+                        prop_assert_eq!(sides[1 - sender].session.take(record), Ok(Received::More));
                     }
-                    sides[1 - here].deliver(here == 1, usize::MAX);
+                    sides[1 - sender].deliver(sender == 1, usize::MAX);
                 }
                 if sides.iter().all(|side| side.session.outgoing.is_empty()) {
                     break;
@@ -307,11 +307,11 @@ mod tests {
     }
 
     #[test]
-    fn impossible_positions_are_refused() {
+    fn impossible_positions_are_rejected() {
         let mut session = Session::new();
         session.push(b"abc");
-        assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");
-        assert_eq!(session.resume(1), Err(Violation::Position(1)), "not even over another connection");
+        assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing has been sent");
+        assert_eq!(session.resume(1), Err(Violation::Position(1)), "nothing has been sent over any connection");
         assert_eq!(session.next_data(), Some(&b"abc"[..]));
         assert_eq!(session.take(Record::Consumed(2)), Ok(Received::More));
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_beyond_the_window_are_refused() {
+    fn bytes_beyond_the_window_are_rejected() {
         let mut session = Session::new();
         let portion = Bytes::from(vec![0; MAX_DATA_BYTES]);
         for _ in 0..WINDOW / MAX_DATA_BYTES {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const HELLO: Hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 0, is_new: true };
 
-/// One side: runs its session over each given connection, and returns the reason why the last one ended.
+/// Runs one side of a session over each of the connections. Returns for each connection why it ended.
 fn run_side(
     mut local: DuplexStream,
     is_client: bool,
@@ -24,24 +24,24 @@ fn run_side(
         let mut ends = Vec::new();
         while let Some(connection) = connections.recv().await {
             let (mut reader, mut writer) = split(connection);
-            let mut rest = BytesMut::new();
-            let greeted = if is_client {
+            let mut unread = BytesMut::new();
+            let greeting = if is_client {
                 let hello = Hello { received: session.received(), is_new: ends.is_empty(), ..HELLO };
-                greet(&mut session, hello, &mut reader, &mut writer, &mut rest).await
+                greet(&mut session, hello, &mut reader, &mut writer, &mut unread).await
             } else {
-                match read_hello(&mut reader, &mut rest).await {
+                match read_hello(&mut reader, &mut unread).await {
                     Ok(hello) => welcome(&mut session, &hello, &mut writer).await,
                     Err(error) => Err(error),
                 }
             };
-            if let Err(error) = greeted {
+            if let Err(error) = greeting {
                 ends.push(error.to_string());
                 continue;
             }
-            let ended = pump(&mut session, &mut local, &mut reader, &mut writer, &mut rest).await;
-            let is_over = !ended.is_resumable();
-            ends.push(ended.to_string());
-            if is_over {
+            let end = pump(&mut session, &mut local, &mut reader, &mut writer, &mut unread).await;
+            let can_resume = end.is_resumable();
+            ends.push(end.to_string());
+            if !can_resume {
                 break;
             }
         }
@@ -49,19 +49,19 @@ fn run_side(
     })
 }
 
-/// Copies between two ends until this number of bytes has passed, then drops both: a connection cut in the middle of a
-/// record.
-async fn copy_until_cut(mut one: DuplexStream, mut other: DuplexStream, most: usize) {
-    let (mut there, mut back) = (vec![0; 4096], vec![0; 4096]);
+/// Copies between two streams until this number of bytes has passed, then drops both. This cuts a connection at any
+/// byte, possibly within a record.
+async fn copy_until_cut(mut client: DuplexStream, mut server: DuplexStream, max_bytes: usize) {
+    let (mut from_client, mut from_server) = (vec![0; 4096], vec![0; 4096]);
     let mut passed = 0;
-    while passed < most {
+    while passed < max_bytes {
         tokio::select! {
-            read = one.read(&mut there) => match read {
-                Ok(count @ 1..) if other.write_all(&there[..count.min(most - passed)]).await.is_ok() => passed += count,
+            read = client.read(&mut from_client) => match read {
+                Ok(count @ 1..) if server.write_all(&from_client[..count.min(max_bytes - passed)]).await.is_ok() => passed += count,
                 _ => return,
             },
-            read = other.read(&mut back) => match read {
-                Ok(count @ 1..) if one.write_all(&back[..count.min(most - passed)]).await.is_ok() => passed += count,
+            read = server.read(&mut from_server) => match read {
+                Ok(count @ 1..) if client.write_all(&from_server[..count.min(max_bytes - passed)]).await.is_ok() => passed += count,
                 _ => return,
             },
         }
@@ -70,20 +70,20 @@ async fn copy_until_cut(mut one: DuplexStream, mut other: DuplexStream, most: us
 
 #[tokio::test]
 async fn stream_continues_across_cuts_at_any_byte() {
-    let (mut ours, local) = duplex(1 << 16);
-    let (mut theirs, remote) = duplex(1 << 16);
+    let (client_program, local) = duplex(1 << 16);
+    let (mut server_program, remote) = duplex(1 << 16);
     let (to_client, client_connections) = mpsc::channel(1);
     let (to_server, server_connections) = mpsc::channel(1);
     let client = run_side(local, true, client_connections);
     let server = run_side(remote, false, server_connections);
     let cutter = tokio::spawn(async move {
         for cut in 0.. {
-            let ((client_end, one), (server_end, other)) = (duplex(1 << 14), duplex(1 << 14));
+            let ((client_end, client_copy), (server_end, server_copy)) = (duplex(1 << 14), duplex(1 << 14));
             if to_client.send(client_end).await.is_err() || to_server.send(server_end).await.is_err() {
                 return cut;
             }
-            // Cuts within the greeting, and later ones.
-            copy_until_cut(one, other, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
+            // First cut within the greeting, then later.
+            copy_until_cut(client_copy, server_copy, if cut < 40 { cut * 7 } else { 100_000 + cut * 997 }).await;
         }
         0
     });
@@ -91,28 +91,27 @@ async fn stream_continues_across_cuts_at_any_byte() {
     let echo = tokio::spawn(async move {
         let mut bytes = vec![0; 10_000];
         loop {
-            let count = theirs.read(&mut bytes).await.unwrap();
+            let count = server_program.read(&mut bytes).await.unwrap();
             if count == 0 {
                 return;
             }
             bytes[..count].make_ascii_uppercase();
-            theirs.write_all(&bytes[..count]).await.unwrap();
+            server_program.write_all(&bytes[..count]).await.unwrap();
         }
     });
     let sent: Vec<u8> =
         (0..1_200_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 16) as u8 % 26).collect();
-    let wanted = sent.to_ascii_uppercase();
-    let mut returned = vec![0; wanted.len()];
-    let (mut from, mut to) = split(ours);
-    let writer = tokio::spawn(async move {
-        to.write_all(&sent).await.unwrap();
-        to
+    let expected = sent.to_ascii_uppercase();
+    let mut returned = vec![0; expected.len()];
+    let (mut reader, mut writer) = split(client_program);
+    let write_task = tokio::spawn(async move {
+        writer.write_all(&sent).await.unwrap();
+        writer
     });
-    from.read_exact(&mut returned).await.unwrap();
-    assert!(returned == wanted, "the received stream differs from the sent one");
-    let to = writer.await.unwrap();
-    ours = from.unsplit(to);
-    drop(ours);
+    reader.read_exact(&mut returned).await.unwrap();
+    assert!(returned == expected, "the received stream differs from the sent one");
+    let writer = write_task.await.unwrap();
+    drop(reader.unsplit(writer));
     let ends = client.await.unwrap();
     assert_eq!(ends.last().unwrap(), &Ended::ClosedHere.to_string());
     assert_eq!(server.await.unwrap().last().unwrap(), &Ended::ClosedThere.to_string());
@@ -121,43 +120,43 @@ async fn stream_continues_across_cuts_at_any_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_connection_is_lost_but_a_live_one_is_not() {
-    let (_ours, mut local) = duplex(64);
-    let (_theirs, mut remote) = duplex(64);
-    let (one, other) = duplex(64);
-    let (mut here, mut there) = (Session::new(), Session::new());
+async fn only_silent_connection_is_considered_lost() {
+    let (_client_program, mut local) = duplex(64);
+    let (_server_program, mut remote) = duplex(64);
+    let (client_end, server_end) = duplex(64);
+    let (mut client, mut server) = (Session::new(), Session::new());
     let started = tokio::time::Instant::now();
-    let (mut reader, mut writer) = split(one);
-    let mut rest = BytesMut::new();
+    let (mut reader, mut writer) = split(client_end);
+    let mut unread = BytesMut::new();
     {
-        let (mut far_reader, mut far_writer) = split(other);
-        let mut far_rest = BytesMut::new();
-        // Both are idle for an hour, and neither considers the other lost.
+        let (mut server_reader, mut server_writer) = split(server_end);
+        let mut server_unread = BytesMut::new();
+        // Both sides are idle for an hour, and neither considers the connection lost.
         let both = async {
             tokio::select! {
-                ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest) => ended,
-                ended = pump(&mut there, &mut remote, &mut far_reader, &mut far_writer, &mut far_rest) => ended,
+                end = pump(&mut client, &mut local, &mut reader, &mut writer, &mut unread) => end,
+                end = pump(&mut server, &mut remote, &mut server_reader, &mut server_writer, &mut server_unread) => end,
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(3600), both).await.is_err());
-        // Now the remote side stalls with its connection open.
-        let ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest).await;
-        assert!(matches!(ended, Ended::Silent), "{ended}");
+        // Now the server stalls while its connection stays open.
+        let end = pump(&mut client, &mut local, &mut reader, &mut writer, &mut unread).await;
+        assert!(matches!(end, Ended::Silent), "{end}");
     }
     assert!(started.elapsed() < Duration::from_secs(3600) + SILENCE_TIMEOUT * 2);
 }
 
 #[tokio::test]
-async fn missing_session_is_refused_with_the_reason() {
-    let (one, other) = duplex(64);
-    let far = tokio::spawn(async move {
-        let (mut reader, mut writer) = split(other);
+async fn unknown_session_is_refused_with_a_reason() {
+    let (client_end, server_end) = duplex(64);
+    let server = tokio::spawn(async move {
+        let (mut reader, mut writer) = split(server_end);
         let hello = read_hello(&mut reader, &mut BytesMut::new()).await.unwrap();
         refuse(Refusal::Unknown, &mut writer).await.unwrap();
         hello
     });
-    let (mut reader, mut writer) = split(one);
+    let (mut reader, mut writer) = split(client_end);
     let error = greet(&mut Session::new(), HELLO, &mut reader, &mut writer, &mut BytesMut::new()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the other side does not have the session any more");
-    assert_eq!(far.await.unwrap(), HELLO);
+    assert_eq!(error.to_string(), "the other side no longer has the session");
+    assert_eq!(server.await.unwrap(), HELLO);
 }

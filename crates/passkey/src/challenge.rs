@@ -1,4 +1,4 @@
-//! Challenges that a passkey signs: hashes of texts with a separate form for each purpose.
+//! Challenges that a passkey signs: hashes of texts, with a different prefix for each purpose.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,26 +11,26 @@ pub struct Challenge([u8; 32]);
 /// A signed answer to a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedText<'a> {
-    /// The id of the gate, which contains the id of its run.
+    /// Id of the gate, which contains the id of its run.
     pub gate_id: &'a str,
-    /// Digest of the complete question as shown.
+    /// Digest of the complete question as displayed.
     pub digest: &'a str,
-    /// The number of the choice, from 1.
+    /// Number of the choice, from 1.
     pub number: Option<usize>,
-    /// The choice as shown, the text, or the form as JSON.
+    /// The choice as displayed, the text, or the form as JSON.
     pub answer: &'a str,
 }
 
 impl Challenge {
-    /// Returns the challenge of a registration with a ticket.
+    /// Creates the challenge for a registration with a ticket.
     #[must_use]
-    pub fn of_ticket(ticket: &str) -> Self {
+    pub fn for_ticket(ticket: &str) -> Self {
         Self::from_text(&format!("steplatch passkey 1\n{ticket}"))
     }
 
-    /// Returns the challenge of an answer. Line ends separate the parts; only the last part may contain line ends.
+    /// Creates the challenge for an answer. Newlines separate the parts; only the last part may contain newlines.
     #[must_use]
-    pub fn of_answer(signed: &SignedText<'_>) -> Self {
+    pub fn for_answer(signed: &SignedText<'_>) -> Self {
         let SignedText { gate_id, digest, number, answer } = signed;
         let number = number.map(|number| number.to_string()).unwrap_or_default();
         Self::from_text(&format!("steplatch answer 1\n{gate_id}\n{digest}\n{number}\n{answer}"))
@@ -46,8 +46,8 @@ impl Challenge {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// Returns whether a browser's text is this challenge.
-    pub(crate) fn is(&self, text: &str) -> bool {
+    /// Returns whether the text from a browser is this challenge.
+    pub(crate) fn matches(&self, text: &str) -> bool {
         crate::decode(text).is_some_and(|bytes| bytes == self.0)
     }
 }
@@ -57,19 +57,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_question_or_answer_is_a_different_challenge() {
-        let one = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
+    fn challenge_depends_on_question_and_answer() {
+        let signed = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
         let others = [
-            SignedText { gate_id: "run_a/ask/2", ..one },
-            SignedText { digest: "e", ..one },
-            SignedText { number: None, ..one },
-            SignedText { answer: "no", ..one },
-            SignedText { digest: "d\n1", number: None, answer: "yes", ..one },
+            SignedText { gate_id: "run_a/ask/2", ..signed },
+            SignedText { digest: "e", ..signed },
+            SignedText { number: None, ..signed },
+            SignedText { answer: "no", ..signed },
+            SignedText { digest: "d\n1", number: None, answer: "yes", ..signed },
         ];
         for other in others {
-            assert_ne!(Challenge::of_answer(&one), Challenge::of_answer(&other), "{other:?}");
+            assert_ne!(Challenge::for_answer(&signed), Challenge::for_answer(&other), "{other:?}");
         }
         // The page computes the same challenge, see `crates/http/page/js/passkey.js`.
-        assert_eq!(Challenge::of_answer(&one).text(), "drdFf6_3DmQcNfpj-6ouTx92RehhTGPCEqB_x4bkLaA");
+        assert_eq!(Challenge::for_answer(&signed).text(), "drdFf6_3DmQcNfpj-6ouTx92RehhTGPCEqB_x4bkLaA");
     }
 }

@@ -1,4 +1,4 @@
-//! Input from a browser: registrations and signatures with errors in every part.
+//! Fuzz targets for input from a browser: registrations and signatures.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,7 +24,7 @@ fn encode(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Splits an input at its first line end: into the client data and the remaining bytes.
+/// Splits an input at its first newline into the client data and the remaining bytes.
 fn split_input(input: &[u8]) -> (&[u8], &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     (&input[..end], input.get(end + 1..).unwrap_or_default())
@@ -41,21 +41,24 @@ fn registration() {
         let (client, data) = split_input(input);
         let (client_data, authenticator_data) = (encode(client), encode(data));
         let sent = Registration { client_data: &client_data, authenticator_data: &authenticator_data };
-        let registered = register(sent, &Challenge::of_ticket("ticket"));
-        assert!(register(sent, &Challenge::of_ticket("another")).is_err(), "the registration is for one ticket");
+        let registered = register(sent, &Challenge::for_ticket("ticket"));
+        assert!(
+            register(sent, &Challenge::for_ticket("another")).is_err(),
+            "a registration is valid for one ticket only"
+        );
         if let Ok(registered) = &registered {
             assert!(!registered.origin.is_empty());
             let reparsed = PublicKey::try_from(registered.public_key.to_string());
-            assert!(reparsed.is_ok_and(|key| key == registered.public_key), "a stored key is read back unchanged");
-            // The authenticator verified the present person.
+            assert!(reparsed.is_ok_and(|key| key == registered.public_key), "a stored key can be read again");
+            // The authenticator verified the person.
             assert_eq!(data[32] & 0x05, 0x05);
         }
         registered.map(|registered| registered.credential_id.len()).map_err(|error| error.to_string())
     });
 }
 
-/// An input is the data of the browser, a line end, the point of the key, the length of the signature, the signature, and the data
-/// of the authenticator.
+/// The input is the client data, a newline, the point of the key, the length of the signature, the signature, and the
+/// authenticator data.
 #[test]
 fn assertion() {
     let target = Target {
@@ -72,15 +75,15 @@ fn assertion() {
         let (client_data, authenticator_data, signature) = (encode(client), encode(data), encode(signature));
         let sent =
             Assertion { client_data: &client_data, authenticator_data: &authenticator_data, signature: &signature };
-        let verified = verify(&key, ORIGIN, sent, &Challenge::of_answer(&ANSWER));
+        let verified = verify(&key, ORIGIN, sent, &Challenge::for_answer(&ANSWER));
         let other_answer = SignedText { answer: "no", ..ANSWER };
         assert!(
-            verify(&key, ORIGIN, sent, &Challenge::of_answer(&other_answer)).is_err(),
-            "the signature is for one answer"
+            verify(&key, ORIGIN, sent, &Challenge::for_answer(&other_answer)).is_err(),
+            "a signature is valid for one answer only"
         );
-        assert!(verify(&key, "http://localhost:1", sent, &Challenge::of_answer(&ANSWER)).is_err());
+        assert!(verify(&key, "http://localhost:1", sent, &Challenge::for_answer(&ANSWER)).is_err());
         if verified.is_ok() {
-            assert_eq!(data[32] & 0x05, 0x05, "the authenticator verified the present person");
+            assert_eq!(data[32] & 0x05, 0x05, "the authenticator verified the person");
         }
         format!("{verified:?}")
     });

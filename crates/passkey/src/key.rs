@@ -13,19 +13,19 @@ const COORDINATE_BYTES: usize = 32;
 /// First byte of an uncompressed point (SEC 1, 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// A public key of ECDSA on P-256: the uncompressed point. Its text is base64url (RFC 4648, section 5).
+/// An ECDSA public key on P-256: the uncompressed point. Its text form is base64url (RFC 4648, section 5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey([u8; 1 + 2 * COORDINATE_BYTES]);
 
-/// A text or bytes that are not such a public key.
+/// Error for text or bytes that are not an ECDSA public key on P-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a public key of ECDSA on P-256 (ES256)")]
 pub struct InvalidKey;
 
 impl PublicKey {
-    /// Parses a key from an authenticator: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, which fixes all
-    /// bytes except the coordinates. Ignores the bytes after it.
+    /// Parses a key from an authenticator: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, in which only the
+    /// coordinates vary. Ignores any bytes after the key.
     pub(crate) fn from_cose(bytes: &[u8]) -> Result<Self, InvalidKey> {
         // {1 (kty): 2 (EC2), 3 (alg): -7 (ES256), -1 (crv): 1 (P-256), -2 (x): 32 bytes, -3 (y): 32 bytes}
         const BEFORE_X: [u8; 10] = [0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20];
@@ -45,7 +45,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// Returns a short name: the beginning of the SHA-256 hash of the point.
+    /// Returns a short identifier: the beginning of the SHA-256 hash of the point.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let hash = Sha256::digest(self.0);
@@ -70,7 +70,7 @@ impl From<PublicKey> for String {
 }
 
 impl fmt::Display for PublicKey {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&URL_SAFE_NO_PAD.encode(self.0))
     }
 }

@@ -1,8 +1,9 @@
-//! Checks of passkeys (Web Authentication Level 3, <https://www.w3.org/TR/webauthn-3/>): registrations, and signatures of answers.
+//! Verification of passkeys (Web Authentication Level 3, <https://www.w3.org/TR/webauthn-3/>): registrations, and
+//! signatures of answers.
 //!
-//! Pure: no files, no clock, no randomness. The challenge of a signature is a hash of the question and of the answer,
-//! so that it signs this answer to this question, and the stored data suffice to verify it later. Keys are ECDSA on
-//! P-256 with SHA-256 (ES256), which every authenticator supports. User verification (a PIN, a fingerprint) is always
+//! Uses no files, clock or randomness. The challenge of a signature is a hash of the question and the answer, so the
+//! signature covers both, and can be verified later from stored data. Keys are ECDSA on P-256 with SHA-256 (ES256),
+//! which every authenticator supports. User verification (a PIN, a fingerprint) is always
 //! required; attestation is not, because the model of the device does not matter. Counters are not compared: keys that
 //! are synchronized between devices have none.
 

@@ -1,4 +1,4 @@
-//! The checks of a registration and of a signature (Web Authentication Level 3, 7.1 and 7.2).
+//! Verification of registrations and signatures (Web Authentication Level 3, 7.1 and 7.2).
 
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde::Deserialize;
@@ -22,55 +22,55 @@ const AAGUID_BYTES: usize = 16;
 /// Maximum length of the id of a credential, in bytes.
 const MAX_ID_BYTES: usize = 1023;
 
-/// Answer of a browser for a new passkey. Everything is base64url.
+/// A browser's response for a new passkey, in base64url.
 #[derive(Debug, Clone, Copy)]
 pub struct Registration<'a> {
     /// The client data of the browser, as JSON.
     pub client_data: &'a str,
-    /// The data of the authenticator, with the new key.
+    /// The authenticator data, with the new key.
     pub authenticator_data: &'a str,
 }
 
 /// A registered passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// The id, base64url.
+    /// Id of the credential, in base64url.
     pub credential_id: String,
-    /// The public key.
+    /// Public key of the passkey.
     pub public_key: PublicKey,
-    /// Origin of the page of its registration, such as `http://localhost:7878`.
+    /// Origin of the page that registered the passkey, such as `http://localhost:7878`.
     pub origin: String,
 }
 
-/// Answer of a browser for a signature. Everything is base64url.
+/// A browser's response with a signature, in base64url.
 #[derive(Debug, Clone, Copy)]
 pub struct Assertion<'a> {
     /// The client data of the browser, as JSON.
     pub client_data: &'a str,
-    /// The data of the authenticator.
+    /// The authenticator data.
     pub authenticator_data: &'a str,
-    /// The signature of both.
+    /// The signature of the client data and the authenticator data.
     pub signature: &'a str,
 }
 
-/// Reason for the refusal of a registration or a signature.
+/// Error in a registration or a signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
     /// A part of the message is invalid.
     #[error("its {0} cannot be read")]
     Malformed(&'static str),
-    /// The message is for another purpose: a registration in place of a signature, or the reverse.
+    /// The message has another purpose: it is a registration instead of a signature, or the reverse.
     #[error("it is for another purpose than the requested one")]
     OtherKind,
-    /// The signature is for another answer, or answers another ticket.
+    /// The message is for another question, answer or ticket.
     #[error("it is for another question or answer")]
     OtherChallenge,
     /// A page of another origin created the message.
     #[error("it is from a page at {found}, but the passkey was registered at {registered}")]
     OtherOrigin {
-        /// The origin of the page that created the message.
+        /// Origin of the page that created the message.
         found: String,
-        /// The origin of the page that registered the passkey.
+        /// Origin of the page that registered the passkey.
         registered: String,
     },
     /// The message is for another host, or from a frame in a page of another origin.
@@ -79,7 +79,7 @@ pub enum PasskeyError {
     /// The authenticator did not verify the person.
     #[error("the authenticator did not verify the person (by PIN, fingerprint or face)")]
     Unverified,
-    /// The new key is not of a supported kind.
+    /// The new key uses an unsupported algorithm.
     #[error("its key is not an ECDSA key on P-256 (ES256)")]
     OtherAlgorithm,
     /// The signature does not match the key.
@@ -87,7 +87,7 @@ pub enum PasskeyError {
     WrongSignature,
 }
 
-/// Client data of a browser. Ignores unknown fields of newer browsers.
+/// Client data from a browser. Unknown fields of newer browsers are ignored.
 #[derive(Deserialize)]
 struct ClientData {
     #[serde(rename = "type")]
@@ -101,7 +101,7 @@ struct ClientData {
 /// Verifies the registration of a passkey, and returns it.
 ///
 /// # Errors
-/// If it is not the answer to this challenge, from a top-level page, by an authenticator that verified the person.
+/// Unless an authenticator that verified the person created it for this challenge, in a top-level page.
 pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result<Registered, PasskeyError> {
     let (client, _) = parse_client_data(registration.client_data, "webauthn.create", challenge)?;
     let data = decode(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
@@ -119,7 +119,7 @@ pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result
 /// Verifies a signature by a passkey that was registered at `origin`.
 ///
 /// # Errors
-/// If the key, the challenge or the origin differs, or the authenticator has not verified the person.
+/// If the key, the challenge or the origin differs, or the authenticator did not verify the person.
 pub fn verify(
     key: &PublicKey,
     origin: &str,
@@ -149,7 +149,7 @@ fn parse_client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(C
     if client.cross_origin {
         return Err(PasskeyError::OtherHost);
     }
-    if !challenge.is(&client.challenge) {
+    if !challenge.matches(&client.challenge) {
         return Err(PasskeyError::OtherChallenge);
     }
     Ok((client, bytes))
@@ -171,7 +171,7 @@ fn check_header<'d>(data: &'d [u8], origin: &str, required_flags: u8) -> Result<
     }
 }
 
-/// Returns the host of an origin. `None` unless the page is at `localhost` or behind TLS.
+/// Returns the host of an origin. `None` unless the origin is `localhost` or uses TLS.
 fn host(origin: &str) -> Option<&str> {
     let authority = origin.strip_prefix("https://").or_else(|| {
         origin.strip_prefix("http://").filter(|authority| authority.split(':').next() == Some("localhost"))

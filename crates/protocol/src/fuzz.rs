@@ -82,7 +82,7 @@ fn parse_round_trip<T: Serialize + DeserializeOwned>(line: &[u8]) -> Option<T> {
 }
 
 #[test]
-fn arbitrary_lines_are_read_and_parsed() {
+fn lines() {
     let target = Target {
         corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/lines"),
         dictionary: &[

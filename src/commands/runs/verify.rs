@@ -162,7 +162,7 @@ fn check_answer(
             authenticator_data: &signed.authenticator_data,
             signature: &signed.signature,
         };
-        verify(&key, &signed.origin, parts, &Challenge::of_answer(&answer_text)).map_err(|error| error.to_string())?;
+        verify(&key, &signed.origin, parts, &Challenge::for_answer(&answer_text)).map_err(|error| error.to_string())?;
         let question = questions.get(&answer.gate_id).ok_or("the question is missing")?;
         match question.matches_signed(&answer.answer, &signed) {
             true => Ok(()),

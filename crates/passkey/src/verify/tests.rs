@@ -1,4 +1,4 @@
-//! Verification of registrations and signatures of a software authenticator.
+//! Tests with registrations and signatures of a software authenticator.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,9 +15,9 @@ const ANSWER: SignedText<'static> =
 
 /// Registers the key of an authenticator, and returns the verified registration.
 fn register_key(key: &SoftAuthenticator, client: &str, host: &str, flags: u8) -> Result<Registered, PasskeyError> {
-    let [client, data] = key.registers(client, host, flags);
+    let [client, data] = key.register(client, host, flags);
     let registration = Registration { client_data: &client, authenticator_data: &data };
-    register(registration, &Challenge::of_ticket("ticket"))
+    register(registration, &Challenge::for_ticket("ticket"))
 }
 
 /// Signs with the key of `signer`, and verifies the signature of `checked` with the key of `registered`.
@@ -29,17 +29,17 @@ fn sign_and_verify(
     checked: &SignedText<'_>,
 ) -> Result<(), PasskeyError> {
     let key = register_key(registered, &creation_data(ORIGIN), "localhost", ALL_FLAGS | HAS_KEY).unwrap().public_key;
-    let [client, data, signature] = signer.signs(client, host, flags);
+    let [client, data, signature] = signer.sign(client, host, flags);
     let assertion = Assertion { client_data: &client, authenticator_data: &data, signature: &signature };
-    verify(&key, ORIGIN, assertion, &Challenge::of_answer(checked))
+    verify(&key, ORIGIN, assertion, &Challenge::for_answer(checked))
 }
 
 fn creation_data(origin: &str) -> String {
-    SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket("ticket"), origin)
+    SoftAuthenticator::client_data("webauthn.create", &Challenge::for_ticket("ticket"), origin)
 }
 
 fn assertion_data(origin: &str) -> String {
-    SoftAuthenticator::client_data("webauthn.get", &Challenge::of_answer(&ANSWER), origin)
+    SoftAuthenticator::client_data("webauthn.get", &Challenge::for_answer(&ANSWER), origin)
 }
 
 #[test]
@@ -56,40 +56,47 @@ fn registered_passkey_signs_an_answer() {
 }
 
 #[test]
-fn any_deviation_is_refused() {
+fn any_deviation_is_rejected() {
     let authenticator = SoftAuthenticator::new();
-    let refused = |client: &str, host: &str, flags: u8, checked: &SignedText<'_>| {
+    let signature_error = |client: &str, host: &str, flags: u8, checked: &SignedText<'_>| {
         sign_and_verify([&authenticator, &authenticator], client, host, flags, checked).unwrap_err()
     };
-    assert_eq!(refused(&assertion_data(ORIGIN), "localhost", USER_PRESENT, &ANSWER), PasskeyError::Unverified);
-    assert_eq!(refused(&assertion_data(ORIGIN), "localhost", USER_VERIFIED, &ANSWER), PasskeyError::Unverified);
-    assert_eq!(refused(&assertion_data(ORIGIN), "elsewhere", ALL_FLAGS, &ANSWER), PasskeyError::OtherHost);
-    let other_port = refused(&assertion_data("http://localhost:8000"), "localhost", ALL_FLAGS, &ANSWER);
+    assert_eq!(signature_error(&assertion_data(ORIGIN), "localhost", USER_PRESENT, &ANSWER), PasskeyError::Unverified);
+    assert_eq!(signature_error(&assertion_data(ORIGIN), "localhost", USER_VERIFIED, &ANSWER), PasskeyError::Unverified);
+    assert_eq!(signature_error(&assertion_data(ORIGIN), "elsewhere", ALL_FLAGS, &ANSWER), PasskeyError::OtherHost);
+    let other_port = signature_error(&assertion_data("http://localhost:8000"), "localhost", ALL_FLAGS, &ANSWER);
     assert!(matches!(other_port, PasskeyError::OtherOrigin { .. }), "{other_port:?}");
     let other_answer = SignedText { answer: "no", number: Some(2), ..ANSWER };
-    assert_eq!(refused(&assertion_data(ORIGIN), "localhost", ALL_FLAGS, &other_answer), PasskeyError::OtherChallenge);
-    assert_eq!(refused(&creation_data(ORIGIN), "localhost", ALL_FLAGS, &ANSWER), PasskeyError::OtherKind);
+    assert_eq!(
+        signature_error(&assertion_data(ORIGIN), "localhost", ALL_FLAGS, &other_answer),
+        PasskeyError::OtherChallenge
+    );
+    assert_eq!(signature_error(&creation_data(ORIGIN), "localhost", ALL_FLAGS, &ANSWER), PasskeyError::OtherKind);
     let cross_origin = assertion_data(ORIGIN).replace("\"origin\"", "\"crossOrigin\":true,\"origin\"");
-    assert_eq!(refused(&cross_origin, "localhost", ALL_FLAGS, &ANSWER), PasskeyError::OtherHost);
-    assert_eq!(refused("{", "localhost", ALL_FLAGS, &ANSWER), PasskeyError::Malformed("client data"));
+    assert_eq!(signature_error(&cross_origin, "localhost", ALL_FLAGS, &ANSWER), PasskeyError::OtherHost);
+    assert_eq!(signature_error("{", "localhost", ALL_FLAGS, &ANSWER), PasskeyError::Malformed("client data"));
     let other = SoftAuthenticator::new();
     let wrong_key = sign_and_verify([&authenticator, &other], &assertion_data(ORIGIN), "localhost", ALL_FLAGS, &ANSWER);
     assert_eq!(wrong_key, Err(PasskeyError::WrongSignature));
 
-    let refused = |client: &str, host: &str, flags: u8| register_key(&authenticator, client, host, flags).unwrap_err();
-    assert_eq!(refused(&creation_data(ORIGIN), "localhost", USER_PRESENT | HAS_KEY), PasskeyError::Unverified);
-    let other_host = refused(&creation_data("http://evil.example"), "evil.example", ALL_FLAGS | HAS_KEY);
+    let registration_error =
+        |client: &str, host: &str, flags: u8| register_key(&authenticator, client, host, flags).unwrap_err();
+    assert_eq!(
+        registration_error(&creation_data(ORIGIN), "localhost", USER_PRESENT | HAS_KEY),
+        PasskeyError::Unverified
+    );
+    let other_host = registration_error(&creation_data("http://evil.example"), "evil.example", ALL_FLAGS | HAS_KEY);
     assert_eq!(other_host, PasskeyError::OtherHost);
-    assert_eq!(refused(&assertion_data(ORIGIN), "localhost", ALL_FLAGS | HAS_KEY), PasskeyError::OtherKind);
+    assert_eq!(registration_error(&assertion_data(ORIGIN), "localhost", ALL_FLAGS | HAS_KEY), PasskeyError::OtherKind);
 }
 
 #[test]
-fn foreign_bytes_are_refused_without_a_panic() {
+fn invalid_authenticator_data_is_rejected() {
     let client = URL_SAFE_NO_PAD.encode(creation_data(ORIGIN));
     let register_data = |data: Vec<u8>| {
         let data = URL_SAFE_NO_PAD.encode(data);
         let registration = Registration { client_data: &client, authenticator_data: &data };
-        register(registration, &Challenge::of_ticket("ticket"))
+        register(registration, &Challenge::for_ticket("ticket"))
     };
     for length in 0..80 {
         assert!(register_data(vec![0xff; length]).is_err());

@@ -6,7 +6,7 @@ use steplatch_fuzz::Target;
 use super::{Validator, clean};
 
 #[test]
-fn any_schema_is_cleaned_and_compiled() {
+fn schemas() {
     let target = Target {
         corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/schemas"),
         dictionary: &[

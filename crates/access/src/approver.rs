@@ -184,7 +184,7 @@ pub enum ApproverError {
     /// Reading or writing the file failed.
     #[error("'{}': {cause}", .file.display())]
     Storage {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// Error from the system.
         cause: io::Error,
@@ -195,17 +195,17 @@ pub enum ApproverError {
     /// The file has an unknown format.
     #[error("'{}': {cause}", .file.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The place and the reason.
+        /// The position and the cause.
         cause: serde_json::Error,
     },
     /// A newer build wrote the file.
     #[error("'{}' has version {version}, of a newer steplatch", .file.display())]
     Newer {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The version.
+        /// Version of the file.
         version: u32,
     },
     /// The stored hash is invalid.

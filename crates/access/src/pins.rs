@@ -75,7 +75,7 @@ pub enum PinError {
     HostChanged {
         /// Name of the host.
         host: String,
-        /// The difference.
+        /// What has changed.
         difference: HostDifference,
     },
     /// The host did not exist at the start of the run, or appears in none of its definitions.
@@ -114,10 +114,10 @@ pub struct HostPin {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostDifference {
     /// The host is no longer configured.
-    #[error("it is not configured any more")]
+    #[error("it is no longer configured")]
     Removed,
     /// The host has another destination.
-    #[error("it was {before}, and is {now} now")]
+    #[error("it was {before} and is now {now}")]
     Destination {
         /// The destination at the start.
         before: String,
@@ -125,7 +125,7 @@ pub enum HostDifference {
         now: String,
     },
     /// The destination was unknown at the start of the run.
-    #[error("its destination was unknown then (ssh -G {ssh} did not answer), and is {now} now")]
+    #[error("its destination was unknown (ssh -G {ssh} did not answer) and is now {now}")]
     NotKnown {
         /// Destination for `ssh`.
         ssh: String,
@@ -133,7 +133,7 @@ pub enum HostDifference {
         now: String,
     },
     /// The host has other known keys.
-    #[error("its known keys were {}, and are {} now", display_keys(.before), display_keys(.now))]
+    #[error("its known keys were {} and are now {}", display_keys(.before), display_keys(.now))]
     Keys {
         /// The fingerprints at the start.
         before: Vec<String>,

@@ -79,11 +79,11 @@ pub enum FailureStatus {
 /// A verb at an address.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The method.
+    /// HTTP method of the route.
     pub method: Method,
     /// The address under [`BASE`]; parameters are in braces.
     pub path: &'static str,
-    /// The verb.
+    /// Name of the verb.
     pub verb: &'static str,
     /// Parameters of the address that have another name in the verb.
     pub renamed: &'static [(&'static str, &'static str)],

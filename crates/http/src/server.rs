@@ -96,9 +96,9 @@ pub enum ServeError {
     /// The server cannot listen on the address.
     #[error("the server cannot listen on {host}:{port}: {source}")]
     Listen {
-        /// The address.
+        /// Address of the server.
         host: String,
-        /// The port.
+        /// Port of the server.
         port: u16,
         /// Error from the system.
         #[source]

@@ -29,7 +29,7 @@ pub enum TokenError {
     /// The file is unusable.
     #[error("the token file '{}' is not usable: {source}", .file.display())]
     File {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// Error from the system.
         #[source]

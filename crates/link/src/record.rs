@@ -213,7 +213,7 @@ mod tests {
         }
         let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
         let hello = "4800000031535445504c4e4b310101010101010101010101010101010102020202020202020202020202020202000000000000000701";
-        let rest = "5700000008ffffffffffffffff520000000101440000000178430000000800000000000000005800000000";
-        assert_eq!(hex, format!("{hello}{rest}"));
+        let other_records = "5700000008ffffffffffffffff520000000101440000000178430000000800000000000000005800000000";
+        assert_eq!(hex, format!("{hello}{other_records}"));
     }
 }

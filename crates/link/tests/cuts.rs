@@ -132,13 +132,13 @@ async fn only_silent_connection_is_considered_lost() {
         let (mut server_reader, mut server_writer) = split(server_end);
         let mut server_unread = BytesMut::new();
         // Both sides are idle for an hour, and neither considers the connection lost.
-        let both = async {
+        let both_sides = async {
             tokio::select! {
                 end = pump(&mut client, &mut local, &mut reader, &mut writer, &mut unread) => end,
                 end = pump(&mut server, &mut remote, &mut server_reader, &mut server_writer, &mut server_unread) => end,
             }
         };
-        assert!(tokio::time::timeout(Duration::from_secs(3600), both).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_secs(3600), both_sides).await.is_err());
         // Now the server stalls while its connection stays open.
         let end = pump(&mut client, &mut local, &mut reader, &mut writer, &mut unread).await;
         assert!(matches!(end, Ended::Silent), "{end}");

@@ -118,9 +118,9 @@ pub struct CachedList<T> {
 /// A list that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListChange {
-    /// The tools.
+    /// The list of tools.
     Tools,
-    /// The prompts.
+    /// The list of prompts.
     Prompts,
 }
 

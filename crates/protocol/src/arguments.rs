@@ -41,15 +41,15 @@ pub fn read<V: Verb>(parameters: Value) -> Result<ParsedVerb<V>, InvalidArgument
     let mut fields = unwrap_request(parameters)?;
     let mut warnings = Vec::new();
     let mut problems = Vec::new();
-    let known = schema["properties"].as_object().expect("the schema of a verb has properties");
+    let known_fields = schema["properties"].as_object().expect("the schema of a verb has properties");
     let names: Vec<String> = fields.keys().cloned().collect();
     for name in names {
-        match known.get(&name) {
+        match known_fields.get(&name) {
             None => {
                 let value = fields.shift_remove(&name).unwrap_or_default();
-                match resolve_synonym(&name, value, known) {
+                match resolve_synonym(&name, value, known_fields) {
                     Some((meaning, value)) if !fields.contains_key(meaning) => {
-                        let inserted = convert_value(as_list(meaning, value), &known[meaning])
+                        let inserted = convert_value(as_list(meaning, value), &known_fields[meaning])
                             .map(|value| fields.insert(meaning.to_owned(), value));
                         match inserted {
                             Ok(_) => warnings.push(format!("'{name}' was interpreted as '{meaning}'")),
@@ -57,9 +57,9 @@ pub fn read<V: Verb>(parameters: Value) -> Result<ParsedVerb<V>, InvalidArgument
                         }
                     }
                     _ if V::TRAITS.read_only => {
-                        warnings.push(format!("ignored {}", describe_unknown_field(&name, known)));
+                        warnings.push(format!("ignored {}", describe_unknown_field(&name, known_fields)));
                     }
-                    _ => problems.push(describe_unknown_field(&name, known)),
+                    _ => problems.push(describe_unknown_field(&name, known_fields)),
                 }
             }
             Some(_) if fields[&name].is_null() => {
@@ -97,13 +97,13 @@ pub fn check(
     is_unresolved: impl Fn(&Value) -> bool,
 ) -> Vec<(String, String)> {
     let empty = Map::new();
-    let known = schema["properties"].as_object().unwrap_or(&empty);
+    let known_fields = schema["properties"].as_object().unwrap_or(&empty);
     let mut problems = Vec::new();
     for (name, value) in parameters {
-        match known.get(name) {
+        match known_fields.get(name) {
             None => problems.push((
                 name.clone(),
-                suggest_field(name, known).map_or_else(
+                suggest_field(name, known_fields).map_or_else(
                     || format!("unknown parameter '{name}'"),
                     |candidate| format!("unknown parameter '{name}'; did you mean '{candidate}'?"),
                 ),
@@ -209,8 +209,8 @@ fn as_list(name: &str, value: Value) -> Value {
 }
 
 /// Returns the field that the synonym `name` means, with the value in its unit.
-fn resolve_synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
-    let meaning = field_for_synonym(name, known)?;
+fn resolve_synonym(name: &str, value: Value, known_fields: &Map<String, Value>) -> Option<(&'static str, Value)> {
+    let meaning = field_for_synonym(name, known_fields)?;
     let value = match name.strip_suffix("_ms").and_then(|_| parse_number(&value)?.as_f64()) {
         Some(milliseconds) => serde_json::Number::from_f64(milliseconds / 1000.0).map_or(value, Value::Number),
         None => value,
@@ -219,32 +219,32 @@ fn resolve_synonym(name: &str, value: Value, known: &Map<String, Value>) -> Opti
 }
 
 /// Describes an unknown field, with the most similar known field or a list of all fields.
-fn describe_unknown_field(name: &str, known: &Map<String, Value>) -> String {
+fn describe_unknown_field(name: &str, known_fields: &Map<String, Value>) -> String {
     let short_name: String = name.chars().take(60).collect();
-    match most_similar_field(name, known) {
+    match most_similar_field(name, known_fields) {
         Some(candidate) => format!("unknown field '{short_name}', did you mean '{candidate}'?"),
-        None if known.is_empty() => format!("unknown field '{short_name}', there are no fields"),
+        None if known_fields.is_empty() => format!("unknown field '{short_name}', there are no fields"),
         None => {
-            let fields: Vec<&str> = known.keys().map(String::as_str).collect();
+            let fields: Vec<&str> = known_fields.keys().map(String::as_str).collect();
             format!("unknown field '{short_name}', the fields are {}", fields.join(", "))
         }
     }
 }
 
 /// Returns the known field that `name` probably means: by [`SYNONYMS`], or the field with the most similar name.
-fn suggest_field<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
-    field_for_synonym(name, known).or_else(|| most_similar_field(name, known))
+fn suggest_field<'a>(name: &str, known_fields: &'a Map<String, Value>) -> Option<&'a str> {
+    field_for_synonym(name, known_fields).or_else(|| most_similar_field(name, known_fields))
 }
 
 /// Returns the known field for `name` in [`SYNONYMS`].
-fn field_for_synonym(name: &str, known: &Map<String, Value>) -> Option<&'static str> {
-    let synonym = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning));
+fn field_for_synonym(name: &str, known_fields: &Map<String, Value>) -> Option<&'static str> {
+    let synonym = SYNONYMS.iter().find(|(word, meaning)| *word == name && known_fields.contains_key(*meaning));
     synonym.map(|(_, meaning)| *meaning)
 }
 
 /// Returns the known field whose name is most similar to `name`, if any is similar enough.
-fn most_similar_field<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
-    known
+fn most_similar_field<'a>(name: &str, known_fields: &'a Map<String, Value>) -> Option<&'a str> {
+    known_fields
         .keys()
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate.as_str()))
         .filter(|(similarity, _)| *similarity > 0.75)
@@ -284,7 +284,7 @@ enum ValueError {
         min: Option<f64>,
         /// Maximum of the field.
         max: Option<f64>,
-        /// The number.
+        /// The rejected number.
         actual: Value,
     },
 }

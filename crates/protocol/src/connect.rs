@@ -34,9 +34,9 @@ pub enum ConnectError {
     /// A process of another user listens on the socket.
     #[error("'{}' is a socket of user {user}, not yours; remove it or set XDG_RUNTIME_DIR to a directory of yours", .socket.display())]
     OtherUser {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// The user id of the process.
+        /// User id of the process.
         user: u32,
     },
     /// The daemon closed the connection before it replied to the hello.
@@ -53,7 +53,7 @@ pub enum StartError {
     /// The system cannot run the program.
     #[error("{}: {cause}", .program.display())]
     Program {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
         /// Error from the system.
         cause: io::Error,

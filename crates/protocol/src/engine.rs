@@ -70,9 +70,9 @@ pub struct ServeRunsReply {
 pub enum EngineRequest {
     /// Start a run, unless it has been started.
     Start {
-        /// The run.
+        /// Id of the run.
         run_id: String,
-        /// The name of its workflow.
+        /// Name of the workflow.
         workflow: String,
         /// The first events of the run; a function has none.
         events: Vec<Value>,
@@ -82,25 +82,25 @@ pub enum EngineRequest {
     },
     /// Report the end of a started run if the engine ends it without a request.
     Watch {
-        /// The run.
+        /// Id of the run.
         run_id: String,
     },
     /// Pass an input to a run, once.
     Input {
-        /// The number of the request.
+        /// Number of the request.
         id: u64,
-        /// The run.
+        /// Id of the run.
         run_id: String,
-        /// The name of the input: the same for a repeated request.
+        /// Name of the input: the same for a repeated request.
         key: String,
-        /// The input.
+        /// Value of the input.
         input: Value,
     },
     /// Cancel a run.
     Cancel {
-        /// The run.
+        /// Id of the run.
         run_id: String,
-        /// The reason.
+        /// Reason for the cancellation.
         reason: String,
     },
 }
@@ -124,7 +124,7 @@ pub struct ReportRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub events: Vec<Value>,
-    /// Description of the end of a run that the engine has ended by itself
+    /// Description of the end of a run that the engine ended without a request
     pub lost: Option<String>,
     /// Reason for which the engine did not accept the request
     pub error: Option<String>,

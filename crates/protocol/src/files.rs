@@ -174,7 +174,7 @@ pub enum CopyEvent {
     },
     /// A file has been written.
     FileCopied {
-        /// The file.
+        /// The written file.
         file: WrittenFile,
     },
     /// A link, device, socket or pipe in a copied directory was skipped.

@@ -62,13 +62,13 @@ pub enum FromDaemon {
     Event {
         /// The `request_id` of the command that subscribed.
         request_id: Value,
-        /// The event.
+        /// Content of the event.
         #[serde(flatten)]
         event: Value,
     },
     /// Error without a command, such as an unreadable line.
     Error {
-        /// The error.
+        /// Error message.
         error: String,
         /// Supported versions of the contract, if the client's version is the error.
         supported: Option<Vec<u32>>,

@@ -1,6 +1,6 @@
 //! Paths of a daemon, and the record of the running daemon.
 //!
-//! One daemon serves one user and one state directory. Its socket lies in a runtime
+//! One daemon serves one user and one state directory. Its socket is in a runtime
 //! directory that only the user can enter. Each state directory has a runtime directory
 //! of its own, named by a checksum of its path. Environment:
 //! `STEPLATCH_STATE_DIR`, and the XDG base directories
@@ -39,7 +39,7 @@ pub enum NotPrivate {
     /// The directory belongs to another user.
     #[error("directory '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a directory of yours", .directory.display())]
     Foreign {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
         /// User id of the owner.
         owner: u32,
@@ -50,9 +50,9 @@ pub enum NotPrivate {
     /// The system reported an error.
     #[error("directory '{}' cannot be used", .directory.display())]
     System {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
-        /// The cause.
+        /// Error from the system.
         #[source]
         source: io::Error,
     },

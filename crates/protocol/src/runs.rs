@@ -861,7 +861,7 @@ pub struct SubscribeReply {
 pub struct RunEvent {
     /// Number within the run, from 1.
     pub seq: u64,
-    /// The run.
+    /// Id of the run.
     pub run_id: String,
     /// Name of the workflow.
     pub workflow_id: String,

@@ -112,7 +112,7 @@ pub enum Change {
     Tools,
     /// The state of a run, or the event that it waits for.
     Run {
-        /// The run.
+        /// Id of the run.
         run_id: String,
     },
 }

@@ -38,7 +38,7 @@ pub enum CallKind {
     },
     /// Ask a person. The answer is their text; `TimeoutError` after `timeout`.
     Gate {
-        /// The question.
+        /// Text of the question.
         prompt: String,
         /// Maximum time to wait.
         timeout: Option<f64>,

@@ -38,7 +38,7 @@ pub(crate) enum Resume<'a> {
     Raise {
         /// The name of the exception.
         exception: &'a str,
-        /// The message.
+        /// Message of the exception.
         message: &'a str,
     },
     /// The call returns an awaitable.
@@ -74,7 +74,7 @@ pub(crate) enum RequestError {
     /// A parameter is not JSON.
     #[error("{parameter} of ctx.{call} is not JSON: {cause}")]
     Parameter {
-        /// The parameter.
+        /// Name of the parameter.
         parameter: String,
         /// The method of the context.
         call: String,

@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     fn list(entries: &[(&str, &str)]) -> Vec<RemoteWorkflow> {
-        let read =
+        let parse =
             |(id, description)| RemoteWorkflow::read(&json!({"id": id, "name": "x", "description": description}));
-        entries.iter().map(|entry| read(*entry).expect("an entry")).collect()
+        entries.iter().map(|entry| parse(*entry).expect("an entry")).collect()
     }
 
     #[test]

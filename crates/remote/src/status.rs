@@ -240,8 +240,8 @@ impl StartedRun {
     ///
     /// If an id is missing or invalid, as a fragment without a full stop.
     pub fn read(answer: &Value) -> Result<Self, AnswerError> {
-        let read = |field: &'static str| parse_id(answer.get(field)).ok_or(AnswerError::NoId { field });
-        Ok(Self { correlation_id: read("correlation_id")?, workflow_instance: read("workflow_id")? })
+        let id = |field: &'static str| parse_id(answer.get(field)).ok_or(AnswerError::NoId { field });
+        Ok(Self { correlation_id: id("correlation_id")?, workflow_instance: id("workflow_id")? })
     }
 }
 

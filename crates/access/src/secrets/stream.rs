@@ -358,15 +358,15 @@ mod tests {
                 out.extend(stream.flush());
                 out
             };
-            let whole = run(&[bytes.len()]);
-            prop_assert_eq!(&run(&cuts), &whole);
+            let undivided = run(&[bytes.len()]);
+            prop_assert_eq!(&run(&cuts), &undivided);
             // The visible text contains no secret, and without secrets nothing changes.
             let mut reader = stream(&[]);
-            whole.iter().for_each(|byte| reader.push_byte(*byte));
+            undivided.iter().for_each(|byte| reader.push_byte(*byte));
             let shown: String =
                 reader.held.iter().filter(|item| item.kind == Kind::Shown).map(|item| item.character).collect();
             prop_assert!(secrets.iter().all(|secret| !shown.contains(secret)));
-            prop_assert_eq!(reader.flush(), whole);
+            prop_assert_eq!(reader.flush(), undivided);
         }
     }
 }

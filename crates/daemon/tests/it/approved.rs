@@ -139,7 +139,7 @@ async fn node_on_a_redirected_host_is_not_called() {
 async fn removed_added_or_computed_host_is_refused_by_name() {
     let at = |host: &str| json!({"tool": "run_command", "params": {"command": "deploy", "host": host}});
     for (before, after, host, expected) in [
-        (&[("box", "ana@box.invalid")][..], &[][..], "box", "is not configured any more"),
+        (&[("box", "ana@box.invalid")][..], &[][..], "box", "is no longer configured"),
         (&[], &[("new", "evil@elsewhere.invalid")], "new", "Host 'new' did not exist when this run was started"),
         (&[("box", "ana@box.invalid")], &[("box", "evil@elsewhere.invalid")], "{WHERE}", "Host 'box' has changed"),
     ] {

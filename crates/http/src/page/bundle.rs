@@ -64,9 +64,10 @@ fn parse_import(statement: &str) -> Option<(String, &str)> {
 /// Returns the name of an exported declaration.
 fn declared_name(declaration: &str) -> Option<&str> {
     let kinds = ["async function ", "function ", "class ", "const "];
-    let rest = kinds.iter().find_map(|kind| declaration.strip_prefix(kind))?;
-    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$').unwrap_or(rest.len());
-    Some(&rest[..end]).filter(|name| !name.is_empty())
+    let name_onward = kinds.iter().find_map(|kind| declaration.strip_prefix(kind))?;
+    let end =
+        name_onward.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$').unwrap_or(name_onward.len());
+    Some(&name_onward[..end]).filter(|name| !name.is_empty())
 }
 
 /// Returns the name of the variable with the exports of a module.

@@ -41,8 +41,9 @@ pub(super) fn all() -> CachedList<Prompt> {
 /// Returns whether a prompt has an argument with that name.
 pub(super) fn has_argument(prompt: &str, argument: &str) -> bool {
     let prompts = all().items;
-    let known = prompts.iter().find(|candidate| candidate.name == prompt).and_then(|prompt| prompt.arguments.as_ref());
-    known.is_some_and(|arguments| arguments.iter().any(|candidate| candidate.name == argument))
+    let arguments =
+        prompts.iter().find(|candidate| candidate.name == prompt).and_then(|prompt| prompt.arguments.as_ref());
+    arguments.is_some_and(|arguments| arguments.iter().any(|candidate| candidate.name == argument))
 }
 
 /// Expands a prompt.

@@ -62,18 +62,18 @@ impl Answer {
         })
     }
 
-    /// Parses the body with `read`, on a blocking thread if it is long.
+    /// Parses the body with `parse`, on a blocking thread if it is long.
     ///
     /// # Errors
     ///
     /// A temporary error, if the body is invalid.
     pub(super) async fn read<T: Send + 'static>(
         self,
-        read: fn(Value) -> Result<T, AnswerError>,
+        parse: fn(Value) -> Result<T, AnswerError>,
     ) -> Result<T, RequestError> {
         let is_long = self.body.as_ref().is_some_and(|body| body.len() > MIN_LONG_ANSWER_BYTES);
-        let read = move || self.json().and_then(read).map_err(|error| self.invalid_body_error(&error));
-        if is_long { crate::blocking::run_blocking(read).await } else { read() }
+        let parse_body = move || self.json().and_then(parse).map_err(|error| self.invalid_body_error(&error));
+        if is_long { crate::blocking::run_blocking(parse_body).await } else { parse_body() }
     }
 
     /// Returns the error for a successful answer with an invalid body.

@@ -276,8 +276,8 @@ proptest! {
         prop_assert_eq!(&cleaned.schema["type"], "object");
         let validator = Validator::new(&cleaned.schema);
         prop_assert!(validator.is_ok());
-        let again = clean(&cleaned.schema);
-        prop_assert_eq!(again.schema, cleaned.schema);
+        let cleaned_twice = clean(&cleaned.schema);
+        prop_assert_eq!(cleaned_twice.schema, cleaned.schema);
     }
 
     #[test]

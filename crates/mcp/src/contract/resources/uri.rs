@@ -7,19 +7,19 @@ use std::fmt;
 pub(super) enum Address {
     /// A part of a terminal.
     Terminal {
-        /// The terminal's id or name.
+        /// Id or name of the terminal.
         id: String,
         part: Part,
     },
-    /// A run.
+    /// A run, by its id.
     Run(String),
     /// The events of a run.
     Events {
         run: String,
-        /// The number of the first event.
+        /// Number of the first event.
         from_seq: Option<u64>,
     },
-    /// A saved workflow.
+    /// A saved workflow, by its name.
     Workflow(String),
 }
 
@@ -98,13 +98,13 @@ fn encode(name: &str) -> String {
 /// Decodes a part of a URI. `None` if it is malformed or not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
+    let mut encoded = text.bytes();
+    while let Some(byte) = encoded.next() {
         bytes.push(match byte {
             b'%' => {
                 let digit =
                     |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-                digit(rest.next())? * 16 + digit(rest.next())?
+                digit(encoded.next())? * 16 + digit(encoded.next())?
             }
             plain => plain,
         });

@@ -3,7 +3,7 @@
 //! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
 //! <https://github.com/P-H-C/phc-string-format>), the time at which it was set, and a key pair that the passphrase
 //! opens. The file does not contain the passphrase itself. After a removal, `approver.cleared.json` has the private key
-//! unencrypted. An unreadable file counts as an unknown passphrase: the approver refuses answers.
+//! unencrypted. An unreadable file is considered an unknown passphrase: the approver refuses answers.
 //!
 //! The passphrase prevents agents on the daemon's own surfaces from answering as a person, and prevents runs in a copy
 //! of the state from continuing without the person. It does not protect against a process that writes this user's
@@ -159,7 +159,7 @@ impl AttemptSource {
     }
 }
 
-/// Reason for which a passphrase is refused.
+/// Reason why a passphrase is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PassphraseError {
     #[error(

@@ -96,7 +96,7 @@ impl StoredPasskey {
     }
 }
 
-/// Reason for which a signature does not prove an answer.
+/// Reason why a signature does not prove an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyRefusal {
     /// No passkey with this id is registered.

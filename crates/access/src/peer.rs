@@ -81,7 +81,7 @@ fn has_exited(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];
     let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // If polling the descriptor fails, the process counts as exited.
+    // If polling the descriptor fails, the process is considered exited.
     !matches!(poll(&mut polled, Some(&no_wait)), Ok(0))
 }
 

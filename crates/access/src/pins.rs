@@ -31,7 +31,7 @@ impl fmt::Display for DefinitionKind {
     }
 }
 
-/// Reason for which a run does not execute a definition.
+/// Reason why a run does not execute a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// The name referred to another definition at the start of the run.

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
-/// Reason for which a caller does not count as a person.
+/// Reason why a caller is not considered a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRefusal {
     /// The client does not claim to be a person.
@@ -72,10 +72,10 @@ impl PersonRefusal {
 /// Maximum number of concurrent process inspections. An inspection is fast unless the kernel blocks it.
 const MAX_INSPECTIONS: usize = 16;
 
-/// Maximum time of an inspection, including the wait for its slot. A later result counts as unknown.
+/// Maximum time of an inspection, including the wait for its slot. A later result is considered unknown.
 const INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The daemon and its terminal hosts. Their descendants do not count as persons.
+/// The daemon and its terminal hosts. Their descendants are not considered persons.
 #[derive(Debug, Clone)]
 pub struct OwnProcesses {
     hosts: Hosts,
@@ -112,7 +112,7 @@ impl OwnProcesses {
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
     }
 
-    /// Returns the reason for which a network client at this address is not a person, if there is one. Blocks while it
+    /// Returns the reason why a network client at this address is not a person, if there is one. Blocks while it
     /// inspects every process.
     fn judge_address(&self, address: SocketAddr) -> Option<PersonRefusal> {
         match peer::at_address(address) {
@@ -133,7 +133,7 @@ struct Processes {
     daemon: Option<i32>,
 }
 
-/// Returns the reason for which a process does not belong to a person, if there is one.
+/// Returns the reason why a process does not belong to a person, if there is one.
 fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
@@ -158,7 +158,7 @@ fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
 /// The result of inspecting the process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    /// Reason for which the process is not a person, if there is one.
+    /// Reason why the process is not a person, if there is one.
     pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
     /// True if the process is in the foreground of its controlling terminal.
@@ -221,7 +221,7 @@ impl Standing {
         verdict.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// Returns the reason for which a client of this process at a network address is not a person, if there is one.
+    /// Returns the reason why a client of this process at a network address is not a person, if there is one.
     pub(crate) async fn client_refusal(&self, address: SocketAddr) -> Option<PersonRefusal> {
         let own_processes = &self.inspection.as_ref()?.own_processes;
         own_processes

@@ -70,7 +70,7 @@ pub struct Options {
     pub host: String,
     /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// Further host names under which clients may call the server.
+    /// Additional host names under which clients may call the server.
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may send requests.
     pub allowed_origins: Vec<String>,
@@ -347,7 +347,7 @@ async fn serve_connection(
     }
 }
 
-/// Body of a response. The request counts as in progress until the body is dropped.
+/// Body of a response. The request is considered in progress until the body is dropped.
 struct TrackedBody {
     body: Body,
     _guard: RequestGuard,

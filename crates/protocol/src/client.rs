@@ -39,7 +39,7 @@ struct PendingRequests {
     closed: bool,
 }
 
-/// Reason for which a call has no reply.
+/// Reason why a call has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The connection ended before the reply arrived. The command may have been executed.

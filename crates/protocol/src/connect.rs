@@ -19,7 +19,7 @@ pub struct Starter {
     pub program: PathBuf,
 }
 
-/// Reason for which the daemon is not connected.
+/// Reason why the daemon is not connected.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No process listens on the socket.

@@ -126,7 +126,7 @@ pub struct ReportRequest {
     pub events: Vec<Value>,
     /// Description of the end of a run that the engine ended without a request
     pub lost: Option<String>,
-    /// Reason for which the engine did not accept the request
+    /// Reason why the engine did not accept the request
     pub error: Option<String>,
 }
 

@@ -23,7 +23,7 @@ pub struct Follower {
     task: AbortHandle,
 }
 
-/// Reason for which a run is no longer followed.
+/// Reason why a run is no longer followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The daemon does not know the run, or has forgotten it. Holds the daemon's message.

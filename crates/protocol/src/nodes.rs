@@ -124,7 +124,7 @@ pub struct NodeReply {
     /// Input of the node
     #[serde(default)]
     pub input: Value,
-    /// Further details that depend on the kind of node: exit_code, stderr, status, steps …
+    /// Additional details that depend on the kind of node: exit_code, stderr, status, steps …
     #[serde(default)]
     pub attributes: Map<String, Value>,
     /// The run of the call, if the node is a graph or a function

@@ -43,7 +43,7 @@ struct Connection {
     name: String,
 }
 
-/// Reason for which a request has no reply.
+/// Reason why a request has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// No daemon is running and none could be started.
@@ -99,7 +99,7 @@ const MAX_LOSSES: usize = 20;
 /// other failures are permanent.
 const MAX_FAILED_STARTS: usize = 3;
 
-/// Time without a loss after which a connection counts as stable, and earlier losses are forgotten.
+/// Time without a loss after which a connection is considered stable, and earlier losses are forgotten.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Pause after the second loss in a row. The first loss is retried at once; later pauses double.

@@ -156,7 +156,7 @@ pub struct ExecuteWorkflowReply {
     pub state: String,
     /// Return value of a function, or the return values of a machine
     pub result: Option<Value>,
-    /// Reason for which nothing was started, or the run failed; for a function, the exception message
+    /// Reason why nothing was started, or the run failed; for a function, the exception message
     pub error: Option<String>,
     /// Place in the file of a function where the exception was raised
     pub traceback: Option<String>,
@@ -177,7 +177,7 @@ pub struct GetRun {
     pub compare_with: Option<String>,
 }
 
-/// Difference of a run from another one. Numbers, identifiers and temporary paths in outputs count as equal.
+/// Difference of a run from another one. Numbers, identifiers and temporary paths in outputs are considered equal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunComparison {
     /// Ids of this run and the other one
@@ -190,7 +190,7 @@ pub struct RunComparison {
     pub elapsed_time: Vec<f64>,
     /// Differences of the other run, in order; at most 100
     pub differences: Vec<RunDifference>,
-    /// Reason for which the runs cannot be compared
+    /// Reason why the runs cannot be compared
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -556,7 +556,7 @@ pub struct RepairInfo {
     pub accepted_at: String,
     /// Version of the workflow in the library that has the patch
     pub version: Option<u32>,
-    /// Reason for which the library does not have the patch; the run continues with it
+    /// Reason why the library does not have the patch; the run continues with it
     pub error: Option<String>,
 }
 

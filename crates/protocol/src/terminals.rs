@@ -377,7 +377,7 @@ impl JsonSchema for Since {
     }
 }
 
-/// Reason for which await_output returned.
+/// Reason why await_output returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitReason {

@@ -39,7 +39,8 @@ pub enum FailureKind {
     /// The function exceeded its recursion limit.
     Recursion,
     /// The function exceeded the limit for bytes of calls, events and output at once.
-    Told,
+    #[serde(rename = "told")]
+    SentBytes,
     /// The function exceeded its limit of calls.
     Calls,
     /// The file has no function with this id.

@@ -18,12 +18,13 @@ pub struct Limits {
     /// Maximum number of calls, including events and output.
     pub calls: u64,
     /// Maximum size of calls, events and output before an answer, in bytes.
-    pub told: usize,
+    #[serde(rename = "told")]
+    pub sent_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 64 << 20, time: Duration::from_secs(5), recursion: 500, calls: 100_000, told: 8 << 20 }
+        Self { memory: 64 << 20, time: Duration::from_secs(5), recursion: 500, calls: 100_000, sent_bytes: 8 << 20 }
     }
 }
 

@@ -80,7 +80,7 @@ impl Execution {
             last_ordinal: 0,
             max_calls: limits.calls,
             sent_bytes: 0,
-            max_sent_bytes: limits.told,
+            max_sent_bytes: limits.sent_bytes,
             open_calls: BTreeMap::new(),
             inlined: BTreeSet::new(),
             early_inputs: VecDeque::new(),
@@ -314,7 +314,7 @@ impl Execution {
                 Stop::Returned(Ok(result)) if text_bytes(&result) > self.max_sent_bytes => {
                     let limit = self.max_sent_bytes >> 10;
                     let message = format!("the result is larger than its limit of {limit} KiB");
-                    return self.end(State::Failed(Failure::new(FailureKind::Told, "ValueError", message)));
+                    return self.end(State::Failed(Failure::new(FailureKind::SentBytes, "ValueError", message)));
                 }
                 Stop::Returned(Ok(result)) => return self.end(State::Completed(result)),
                 Stop::Returned(Err(error)) => {
@@ -326,7 +326,7 @@ impl Execution {
                     if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_MANY_CALLS) {
                         failure.kind = FailureKind::Calls;
                     } else if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_MANY_BYTES) {
-                        failure.kind = FailureKind::Told;
+                        failure.kind = FailureKind::SentBytes;
                     }
                     if failure.frames.is_empty() {
                         // The interpreter does not report where it stopped; this is the best approximation.

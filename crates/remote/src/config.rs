@@ -107,7 +107,7 @@ impl Config {
     }
 
     /// Reads the service configured by environment variables, with the name "default". Returns `None` if no variable is
-    /// set; an empty variable counts as unset.
+    /// set; an empty variable is considered unset.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ pub(crate) struct Process {
 pub(crate) struct Lineage {
     /// The process and its known ancestors.
     pub(crate) known: Vec<Process>,
-    /// Reason for which the list is incomplete, if it is.
+    /// Reason why the list is incomplete, if it is.
     pub(crate) cut: Option<Cut>,
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::message::{ToTab, TypedByTab};
 
-/// Maximum time to reach the daemon again before an input counts as lost.
+/// Maximum time to reach the daemon again before an input is considered lost.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Pause between two attempts.

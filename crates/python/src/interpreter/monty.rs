@@ -246,7 +246,7 @@ fn run_counted(
         BASELINE_MEMORY.store(baseline, Ordering::Relaxed);
     }
     let mut printed = String::new();
-    let progress = run_on(&mut printed, info.limits.told, work);
+    let progress = run_on(&mut printed, info.limits.sent_bytes, work);
     // Values that leave the interpreter no longer count: the JSON of a call, and the printed text.
     let mut released_bytes = printed.capacity();
     let next = match progress {
@@ -319,9 +319,12 @@ fn to_failure(source: &Source, error: &MontyException, limits: Option<&Limits>) 
             let limit = limits.memory >> 20;
             (FailureKind::Memory, format!("the function needs more memory than its limit of {limit} MiB"))
         }
-        (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.told)) => {
-            let limit = limits.told >> 10;
-            (FailureKind::Told, format!("the function prints more than its limit of {limit} KiB between two calls"))
+        (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.sent_bytes)) => {
+            let limit = limits.sent_bytes >> 10;
+            (
+                FailureKind::SentBytes,
+                format!("the function prints more than its limit of {limit} KiB between two calls"),
+            )
         }
         (ExcType::TimeoutError, Some(limits)) if message.starts_with("time limit exceeded: ") => {
             let limit = limits.time;

@@ -74,20 +74,20 @@ fn endless_calls_fail() {
 #[test]
 fn endless_printing_fails() {
     let failure = failure(&Limits::default(), "while True:\n    print('x' * 1000)");
-    assert_eq!(failure.kind, FailureKind::Told, "{failure}");
+    assert_eq!(failure.kind, FailureKind::SentBytes, "{failure}");
     let message = "the function prints more than its limit of 8192 KiB between two calls";
     assert!(failure.message.starts_with(message), "{failure}");
 }
 
 #[test]
 fn endless_events_fail() {
-    let limits = Limits { told: 1 << 20, ..Limits::default() };
+    let limits = Limits { sent_bytes: 1 << 20, ..Limits::default() };
     let mut run = run_with_limits(
         &limits,
         "await ctx.run('a')\nwhile True:\n    try:\n        ctx.emit('x', ['y' * 10000])\n    except BaseException:\n        pass",
     );
     run.answer_value(1, json!(null));
-    assert_eq!(run.failure().kind, FailureKind::Told, "{}", run.failure());
+    assert_eq!(run.failure().kind, FailureKind::SentBytes, "{}", run.failure());
     assert!((95..106).contains(&run.progress.calls.len()), "{} of 10 kB each", run.progress.calls.len());
     // The limit applies between two answers, so the total may exceed it.
     let mut run = run_with_limits(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
@@ -119,6 +119,6 @@ fn too_deeply_nested_result_is_rejected() {
 
 #[test]
 fn too_large_result_fails_the_execution() {
-    let limits = Limits { told: 1 << 20, ..Limits::default() };
+    let limits = Limits { sent_bytes: 1 << 20, ..Limits::default() };
     assert_eq!(failure(&limits, "return 'x' * 2_000_000").message, "the result is larger than its limit of 1024 KiB");
 }

@@ -56,7 +56,7 @@ fn excessive_execution_does_not_affect_others() {
         ("x = {}\nfor _ in range(50000):\n    x = {'x': x}\nimport json\nreturn json.dumps(x)", FailureKind::Recursion),
         ("a, b = [], []\nfor _ in range(50000):\n    a, b = [a], [b]\nreturn a == b", FailureKind::Recursion),
         ("while True:\n    ctx.emit('x', 'y')", FailureKind::Calls),
-        ("while True:\n    ctx.emit('x', 'y' * 1000000)", FailureKind::Told),
+        ("while True:\n    ctx.emit('x', 'y' * 1000000)", FailureKind::SentBytes),
         ("import re\nreturn bool(re.match(r'(?=(a+)+$)(a|a)*\\1b', 'a' * 60 + 'c'))", FailureKind::Raised),
     ];
     for (index, (body, kind)) in excessive.iter().enumerate() {

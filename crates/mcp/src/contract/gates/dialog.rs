@@ -19,7 +19,7 @@ const ANSWER: &str = "answer";
 const MAX_MESSAGE_CHARS: usize = 4000;
 const MAX_MESSAGE_LINES: usize = 60;
 
-/// Reason for which a gate cannot be shown as a dialog.
+/// Reason why a gate cannot be shown as a dialog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::contract) enum NoDialog {
     /// The form does not fit the schema that MCP clients support.

@@ -248,8 +248,8 @@ impl Approver {
         }
     }
 
-    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting applies from this call
-    /// onwards.
+    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting applies from this
+    /// call onwards.
     pub fn requires(&self) -> Proof {
         self.requirement.current()
     }

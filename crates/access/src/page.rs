@@ -80,8 +80,8 @@ struct Logins {
 }
 
 impl PageLogins {
-    /// Reads the sessions of `state`. Unreadable sessions are ended: their browsers must log in again. Files with tickets
-    /// are in `runtime`, a private directory.
+    /// Reads the sessions of `state`. Unreadable sessions are ended: their browsers must log in again. Files with
+    /// tickets are in `runtime`, a private directory.
     pub fn open(state: &Path, runtime: &Path, clock: Clock) -> Self {
         let file = state.join("page-sessions.json");
         let sessions = match std::fs::read(&file) {
@@ -138,8 +138,8 @@ impl PageLogins {
         OpenPageReply { success: true, ticket: Some(ticket), expires_seconds, ..OpenPageReply::default() }
     }
 
-    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of the two
-    /// holders is not the owner.
+    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of the
+    /// two holders is not the owner.
     pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
         let refusal = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
         let (cookie, half, id_source) = match (random_secret(), random_secret(), random_secret()) {

@@ -1,8 +1,8 @@
 //! Digests of definitions at the start of a run.
 //!
-//! A person approves the definitions of that time, so a run does not execute a definition that has changed since then. A
-//! run stores digests, not copies: it reports a changed definition and stops there. Its descendants inherit the digests
-//! through the caller, and the run stores them in its private part.
+//! A person approves the definitions of that time, so a run does not execute a definition that has changed since then.
+//! A run stores digests, not copies: it reports a changed definition and stops there. Its descendants inherit the
+//! digests through the caller, and the run stores them in its private part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

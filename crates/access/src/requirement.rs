@@ -57,7 +57,8 @@ impl ProofRequirement {
         let stored = std::fs::read_to_string(&file).ok().and_then(|text| match serde_json::from_str::<Stored>(&text) {
             Ok(stored) if stored.version == FILE_VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
-                // Refusing all answers would not protect anything: a program that can damage the file can also remove it.
+                // Refusing all answers would not protect anything: a program that can damage the file can also remove
+                // it.
                 tracing::warn!(file = %file.display(), "failed to read the file; the setting gates.require applies");
                 None
             }

@@ -38,7 +38,8 @@ const MAX_TYPED_SECRETS: usize = 1000;
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
 const MAX_SECRETS: usize = 50_000;
 
-/// Minimum length of a secret that is hidden across line ends, in bytes. Halves of shorter secrets are adjacent by chance.
+/// Minimum length of a secret that is hidden across line ends, in bytes. Halves of shorter secrets are adjacent by
+/// chance.
 const MIN_WRAPPED_BYTES: usize = 8;
 
 /// The text that replaces a secret.

@@ -1,8 +1,8 @@
 //! Admission of requests: checks the server's name in the request, the origin of the page, and the token.
 //!
-//! A page in a browser on this computer can send requests to any local port. The name in `Host` must therefore be a name
-//! of this server: a page that uses DNS rebinding sends another name. An `Origin`, which only browsers send, must be
-//! allowed. The server checks the token last.
+//! A page in a browser on this computer can send requests to any local port. The name in `Host` must therefore be a
+//! name of this server: a page that uses DNS rebinding sends another name. An `Origin`, which only browsers send, must
+//! be allowed. The server checks the token last.
 
 use axum::extract::Request;
 use axum::http::header::{

@@ -1,8 +1,8 @@
 //! The page for browsers, which shows terminals, runs and gates.
 //!
 //! The files of the page are part of the program (`assets.rs`), its modules joined into one script (`bundle.rs`). A
-//! browser logs in with a ticket (`login.rs`) and then sends the same requests as other clients, with both halves of its
-//! session instead of the token. The page is only at `http://localhost`: under other names, browsers protect a page
+//! browser logs in with a ticket (`login.rs`) and then sends the same requests as other clients, with both halves of
+//! its session instead of the token. The page is only at `http://localhost`: under other names, browsers protect a page
 //! without TLS less.
 
 mod assets;

@@ -50,8 +50,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time until the first request of a new connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum idle time of a connection between requests. Clients keep idle connections for a shorter time (often 90 s), so
-/// that they close connections first.
+/// Maximum idle time of a connection between requests. Clients keep idle connections for a shorter time (often 90 s),
+/// so that they close connections first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum size of a request head, in bytes.
@@ -187,7 +187,8 @@ impl Server {
         self.app.shutdown.clone()
     }
 
-    /// Serves until `shutdown_signal` completes. Then ends event streams, and waits some seconds for requests in progress.
+    /// Serves until `shutdown_signal` completes. Then ends event streams, and waits some seconds for requests in
+    /// progress.
     pub async fn serve(self, shutdown_signal: impl Future<Output = ()>) {
         let Self { listener, other_loopback, app, routes, .. } = self;
         let router = routes
@@ -286,7 +287,8 @@ fn refuse_connection(stream: &TcpStream) {
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          retry-after: 1\r\nconnection: close\r\n\r\n{body}"
     );
-    // Ignore the error: the client has disconnected, because the send buffer of a new connection has room for the response.
+    // Ignore the error: the client has disconnected, because the send buffer of a new connection has room for the
+    // response.
     let _ = stream.try_write(text.as_bytes());
 }
 

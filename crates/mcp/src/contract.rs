@@ -114,7 +114,8 @@ impl Contract {
 /// Default limit on a command's output, in characters. Reading and searching give access to the rest.
 const MAX_OUTPUT_CHARS: u32 = 4000;
 
-/// Adds arguments that request a short reply, unless they specify its length: a model pays for every word that it reads.
+/// Adds arguments that request a short reply, unless they specify its length: a model pays for every word that it
+/// reads.
 fn set_brief_defaults(verb: &str, arguments: Option<JsonObject>) -> Value {
     let (field, value) = match verb {
         SendInput::NAME | AwaitOutput::NAME => ("screen", json!(ScreenMode::Auto)),

@@ -39,8 +39,8 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Collects changes of lists for a request to listen that is acknowledged next. The client expects changes since the
-    /// acknowledgement, and the request begins later.
+    /// Collects changes of lists for a request to listen that is acknowledged next. The client expects changes since
+    /// the acknowledgement, and the request begins later.
     pub(crate) fn accept(&self, changes: broadcast::Receiver<ListChange>) {
         self.accepted.lock().push_back(changes);
     }

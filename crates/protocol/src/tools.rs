@@ -89,8 +89,8 @@ pub struct CallTool {
     pub detail: Option<RunDetail>,
 }
 
-/// Report changes as events on this connection. Each names what changed, and is delayed slightly, so that repeated changes
-/// of one thing are one event. The client then reads the new state itself.
+/// Report changes as events on this connection. Each names what changed, and is delayed slightly, so that repeated
+/// changes of one thing are one event. The client then reads the new state itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Watch {}
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Maximum memory of the execution's values, in bytes. Enforced if the process counts its allocations, as a worker does.
+    /// Maximum memory of the execution's values, in bytes. Enforced if the process counts its allocations, as a worker
+    /// does.
     pub memory: usize,
     /// Maximum computing time between two calls, without waits.
     pub time: Duration,

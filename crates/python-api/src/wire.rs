@@ -48,8 +48,8 @@ pub enum Request {
     /// Begin an execution, or restore it from its history. → [`Reply::Progressed`], [`Reply::Refused`] or
     /// [`Reply::Diverged`]
     Begin(Box<Begin>),
-    /// Answer a call. → [`Reply::Progressed`] or [`Reply::Unknown`]. A waiting state in the reply omits its calls: there
-    /// may be thousands, and the client knows them
+    /// Answer a call. → [`Reply::Progressed`] or [`Reply::Unknown`]. A waiting state in the reply omits its calls:
+    /// there may be thousands, and the client knows them
     Answer {
         /// Number of the execution.
         execution: u64,

@@ -145,8 +145,8 @@ impl Listing {
         }
     }
 
-    /// Returns the workflows of this list, which replaces an older list. Keeps an older workflow if its entry is invalid
-    /// now, or if the list is incomplete and does not have it.
+    /// Returns the workflows of this list, which replaces an older list. Keeps an older workflow if its entry is
+    /// invalid now, or if the list is incomplete and does not have it.
     #[must_use]
     pub fn replacing(self, old: &[RemoteWorkflow]) -> Vec<RemoteWorkflow> {
         let listed: BTreeSet<&str> = self.workflows.iter().map(|workflow| workflow.id.as_str()).collect();

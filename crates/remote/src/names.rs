@@ -33,8 +33,8 @@ impl Key {
     }
 }
 
-/// Returns a title as part of a name: lower case, only `[a-z0-9_]`, without consecutive, leading or trailing `_`. May be
-/// empty.
+/// Returns a title as part of a name: lower case, only `[a-z0-9_]`, without consecutive, leading or trailing `_`. May
+/// be empty.
 #[must_use]
 pub fn slug(title: &str) -> String {
     let mut slug = String::new();

@@ -14,7 +14,8 @@ const MAX_ERROR_CHARS: usize = 2_000;
 /// The status of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
-    /// The service's word for the state, in upper case and cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or another one.
+    /// The service's word for the state, in upper case and cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or
+    /// another one.
     pub word: String,
     /// The meaning of the word.
     pub state: State,

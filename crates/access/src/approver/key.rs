@@ -136,8 +136,8 @@ impl StoredKey {
 }
 
 impl SealingKey {
-    /// Returns the private part of `run`, sealed. It opens only as part of that run. `None` if sealing to the public key
-    /// fails.
+    /// Returns the private part of `run`, sealed. It opens only as part of that run. `None` if sealing to the public
+    /// key fails.
     pub fn seal(&self, run: &RunId, text: &str) -> Option<String> {
         seal(&self.0, RUN_PART_INFO, text.as_bytes(), run.as_str().as_bytes())
     }

@@ -1,7 +1,7 @@
 //! HTML files that redirect a browser to the page, with a ticket.
 //!
-//! The browser is started with the path of such a file, because other users can read its arguments but not the file. The
-//! daemon removes the file when the ticket is used or expires.
+//! The browser is started with the path of such a file, because other users can read its arguments but not the file.
+//! The daemon removes the file when the ticket is used or expires.
 
 use std::io;
 use std::path::{Path, PathBuf};

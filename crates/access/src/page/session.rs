@@ -94,7 +94,8 @@ impl SessionTable {
         self.remove_expired(now);
         let sessions = if share.is_some() { &mut self.viewers } else { &mut self.sessions };
         let share_id = share.map(|share| &share.id);
-        // A browser of a link replaces one of the same link, so that holders of a link cannot log out those of other links.
+        // A browser of a link replaces one of the same link, so that holders of a link cannot log out those of other
+        // links.
         let age = |session: &&PageSession| (session.share.as_ref() != share_id, session.used);
         if sessions.len() >= MAX_SESSIONS
             && let Some(oldest) = sessions.iter().min_by_key(age).map(|session| session.id.clone())

@@ -7,7 +7,8 @@
 
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Minimum length of a secret with hidden encodings, in bytes. Encodings of shorter secrets occur by chance in other text.
+/// Minimum length of a secret with hidden encodings, in bytes. Encodings of shorter secrets occur by chance in other
+/// text.
 const MIN_SECRET_BYTES: usize = 8;
 
 /// Returns the distinct encodings of a secret, except the secret itself; none for a short secret.

@@ -1,7 +1,7 @@
 //! Search for secrets in text.
 //!
-//! A secret that is a short word, such as `pass`, is part of many other words. A search finds it only as a separate word,
-//! but finds other secrets everywhere.
+//! A secret that is a short word, such as `pass`, is part of many other words. A search finds it only as a separate
+//! word, but finds other secrets everywhere.
 
 use std::ops::Range;
 

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 /// A module: its file name and its source.
 pub(super) type Module = (&'static str, &'static str);
 
-/// Joins `entry` and the modules that it imports, each after its own imports. Returns `None` if a module is missing or a
-/// statement has an unsupported form.
+/// Joins `entry` and the modules that it imports, each after its own imports. Returns `None` if a module is missing or
+/// a statement has an unsupported form.
 pub(super) fn bundle(entry: &str, modules: &[Module]) -> Option<String> {
     let mut script = String::from("\"use strict\";\n");
     let mut added_names = Vec::new();

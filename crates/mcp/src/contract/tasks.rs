@@ -208,8 +208,8 @@ impl Elicitor {
         Ok((questions, instructions))
     }
 
-    /// Submits a person's answers to the questions that this server sent to a client with dialogs. A response without an
-    /// answer leaves its gate open.
+    /// Submits a person's answers to the questions that this server sent to a client with dialogs. A response without
+    /// an answer leaves its gate open.
     ///
     /// # Errors
     /// If the daemon is unreachable.

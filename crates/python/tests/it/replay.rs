@@ -98,8 +98,8 @@ fn write_actions(actions: &[Action], indentation: usize, last_name: &mut usize, 
     }
 }
 
-/// Executes a function to its end, with answers chosen by `choices`. Returns the history, and the states after the start
-/// and after each answer.
+/// Executes a function to its end, with answers chosen by `choices`. Returns the history, and the states after the
+/// start and after each answer.
 fn execute(program: &Program, start: &Start, choices: &[(usize, u8)], parks: bool) -> (Vec<Entry>, Vec<State>) {
     let mut run = TestExecution::start(program, start);
     let mut states = vec![run.execution.state().clone()];

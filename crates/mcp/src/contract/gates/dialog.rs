@@ -15,7 +15,8 @@ const DECISION: &str = "decision";
 /// Name of the field for text.
 const ANSWER: &str = "answer";
 
-/// Maximum message length, in characters and in lines: clients show a dialog in a small window that people rarely scroll.
+/// Maximum message length, in characters and in lines: clients show a dialog in a small window that people rarely
+/// scroll.
 const MAX_MESSAGE_CHARS: usize = 4000;
 const MAX_MESSAGE_LINES: usize = 60;
 

@@ -341,17 +341,20 @@ mod tests {
         };
         assert_eq!(error("box", Some(&pinned)), "");
         for (now, part) in [
-            (host("evil@elsewhere", "evil@elsewhere:22", &["ED25519 SHA256:a"], "user ana"), "and is evil@elsewhere"),
-            (host("box", "ana@build:2222", &["ED25519 SHA256:a"], "user ana"), "is box (ana@build:2222) now"),
+            (
+                host("evil@elsewhere", "evil@elsewhere:22", &["ED25519 SHA256:a"], "user ana"),
+                "and is now evil@elsewhere",
+            ),
+            (host("box", "ana@build:2222", &["ED25519 SHA256:a"], "user ana"), "is now box (ana@build:2222)"),
             (host("box", "ana@build:22", &["ED25519 SHA256:b"], "user ana"), "known keys were ED25519 SHA256:a"),
-            (host("box", "ana@build:22", &[], "user ana"), "and are none now"),
+            (host("box", "ana@build:22", &[], "user ana"), "and are now none"),
             (host("box", "ana@build:22", &["ED25519 SHA256:a"], "proxycommand evil"), "configuration of ssh"),
             (HostPin { through: Some("evil".to_owned()), ..pinned.clone() }, "through evil"),
         ] {
             let error = error("box", Some(&now));
             assert!(error.starts_with("Host 'box' has changed") && error.contains(part), "{error}");
         }
-        assert!(error("box", None).contains("not configured any more"));
+        assert!(error("box", None).contains("no longer configured"));
         assert_eq!(
             error("new", Some(&HostPin { keys: vec!["ED25519 SHA256:n".to_owned()], ..fresh })),
             "",

@@ -126,7 +126,7 @@ impl Listing {
         for entry in &page.entries {
             if self.workflows.len() == MAX_WORKFLOWS || self.entry_count == MAX_ENTRIES {
                 return self
-                    .mark_cut(&format!("The list has more than {MAX_WORKFLOWS} workflows; the others are left out."));
+                    .mark_cut(&format!("The list has more than {MAX_WORKFLOWS} workflows; the others are omitted."));
             }
             self.entry_count += 1;
             match RemoteWorkflow::read(entry) {
@@ -136,10 +136,10 @@ impl Listing {
                 Ok(workflow) => self.workflows.push(workflow),
                 Err(reason) => match parse_id(entry.get("id")) {
                     Some(id) => {
-                        self.add_skipped(format!("The workflow with the id '{id}' is left out: {reason}."));
+                        self.add_skipped(format!("The workflow with the id '{id}' is omitted: {reason}."));
                         self.unreadable.insert(id);
                     }
-                    None => self.add_skipped(format!("An entry is left out: {reason}.")),
+                    None => self.add_skipped(format!("An entry is omitted: {reason}.")),
                 },
             }
         }

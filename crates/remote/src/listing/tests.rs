@@ -83,17 +83,17 @@ fn invalid_entry_does_not_affect_the_others() {
     expect![[r#"
         a | Fine | Workflow a | workflow 1.0.0 Async | {"type":"object"}
         z | Also fine | Workflow z | workflow 1.0.0 Async | {"type":"object"}
-        - An entry is left out: it is not an object.
-        - An entry is left out: it is not an object.
-        - An entry is left out: it is not an object.
-        - An entry is left out: it is not an object.
-        - An entry is left out: it has no valid id.
-        - An entry is left out: it has no valid id.
-        - An entry is left out: it has no valid id.
-        - An entry is left out: it has no valid id.
-        - An entry is left out: it has no valid id.
-        - The workflow with the id 'b' is left out: it has neither a title nor a name.
-        - The workflow with the id 'c' is left out: it has neither a title nor a name.
+        - An entry is omitted: it is not an object.
+        - An entry is omitted: it is not an object.
+        - An entry is omitted: it is not an object.
+        - An entry is omitted: it is not an object.
+        - An entry is omitted: it has no valid id.
+        - An entry is omitted: it has no valid id.
+        - An entry is omitted: it has no valid id.
+        - An entry is omitted: it has no valid id.
+        - An entry is omitted: it has no valid id.
+        - The workflow with the id 'b' is omitted: it has neither a title nor a name.
+        - The workflow with the id 'c' is omitted: it has neither a title nor a name.
         - The id 'a' is listed twice; the first entry is used.
     "#]]
     .assert_eq(&summary(&listing));
@@ -209,7 +209,7 @@ fn too_long_list_removes_nothing() {
     let old = listing(json!([{ "id": "mine", "name": "x" }])).workflows;
     let long = listing(Value::Array(entries(0).collect()));
     assert!(long.is_cut && long.workflows.len() == MAX_WORKFLOWS && execution(&long) == Execution::Async);
-    assert_eq!(long.skipped, ["The list has more than 1000 workflows; the others are left out."]);
+    assert_eq!(long.skipped, ["The list has more than 1000 workflows; the others are omitted."]);
     let merged = long.replacing(&old);
     assert!(merged.len() == MAX_WORKFLOWS && merged[0].id == "mine");
 }

@@ -21,7 +21,7 @@ const MAX_NOTES: usize = 20;
 /// Maximum number of patterns in a schema; each takes up to a few milliseconds to compile.
 const MAX_PATTERNS: usize = 50;
 
-const PATTERN_NOTE: &str = "slow or invalid patterns are left out";
+const PATTERN_NOTE: &str = "slow or invalid patterns are omitted";
 
 /// A schema of an object, safe for validation and for a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,11 +135,11 @@ impl Cleaner {
             Value::Bool(boolean) => return Value::Bool(*boolean),
             Value::Object(fields) if depth <= MAX_DEPTH => fields,
             Value::Object(_) => {
-                self.add_note(format!("parts deeper than {MAX_DEPTH} levels are left out"));
+                self.add_note(format!("parts deeper than {MAX_DEPTH} levels are omitted"));
                 return json!({});
             }
             _ => {
-                self.add_note("parts that are not schemas are left out");
+                self.add_note("parts that are not schemas are omitted");
                 return json!({});
             }
         };
@@ -152,7 +152,7 @@ impl Cleaner {
             let pointer = format!("{pointer}/{keyword}");
             let Some(kind) = kind(keyword) else {
                 if matches!(keyword.as_str(), "$dynamicRef" | "$recursiveRef") {
-                    self.add_note("dynamic references are left out");
+                    self.add_note("dynamic references are omitted");
                 }
                 continue;
             };
@@ -163,7 +163,7 @@ impl Cleaner {
         // Before 2020-12, `items` could be a list, and another keyword applied to the items after it.
         if let Some(items @ Value::Array(_)) = fields.get("items") {
             if fields.contains_key("additionalItems") {
-                self.add_note("additionalItems is left out");
+                self.add_note("additionalItems is omitted");
             }
             if let Some(schemas) = self.clean_keyword(&Kind::Schemas, items, &format!("{pointer}/items"), depth) {
                 cleaned.insert("prefixItems".to_owned(), schemas);
@@ -195,7 +195,7 @@ impl Cleaner {
                 for (name, schema) in named {
                     let is_pattern = pointer.ends_with("/patternProperties");
                     if !is_pattern && text::has_invisible(name) {
-                        self.add_note("properties with hidden characters in their names are left out");
+                        self.add_note("properties with hidden characters in their names are omitted");
                     } else if !is_pattern || self.check_pattern(name) {
                         let schema = self.clean_schema(schema, &references::child_pointer(pointer, name), depth + 1);
                         cleaned.insert(name.clone(), schema);
@@ -208,25 +208,25 @@ impl Cleaner {
                 (!cleaned.is_empty()).then(|| cleaned.into())
             }
             (Kind::Constant | Kind::Constants, value) if contains_invisible(value) => {
-                self.add_note("values with hidden characters are left out");
+                self.add_note("values with hidden characters are omitted");
                 None
             }
             (Kind::Pattern, Value::String(pattern)) => self.check_pattern(pattern).then(|| value.clone()),
             (Kind::Reference, Value::String(_)) => {
                 let is_kept = !self.unusable_references.contains(pointer);
                 if !is_kept {
-                    self.add_note("references to other documents, to nothing or in a circle are left out");
+                    self.add_note("references to other documents, missing or circular references are omitted");
                 }
                 is_kept.then(|| value.clone())
             }
             (Kind::Names | Kind::Plain, value) if contains_invisible(value) => {
-                self.add_note("keywords with hidden characters in their values are left out");
+                self.add_note("keywords with hidden characters in their values are omitted");
                 None
             }
             (Kind::Names, Value::Array(_)) | (Kind::Constant | Kind::Constants | Kind::Plain, _) => Some(value.clone()),
             (Kind::Hint, value) => (!contains_invisible(value)).then(|| value.clone()),
             _ => {
-                self.add_note("keywords with invalid values are left out");
+                self.add_note("keywords with invalid values are omitted");
                 None
             }
         }

@@ -101,7 +101,7 @@ async fn hostile_entries_are_cleaned() {
     assert_eq!(titles(&listing.workflows), ["Same", "Same", "Path"]);
     assert_eq!(listing.workflows[0].description, "live text");
     assert_eq!(listing.workflows[1].input_schema, json!({ "type": "object" }));
-    assert_eq!(listing.skipped, ["An entry is left out: it is not an object."]);
+    assert_eq!(listing.skipped, ["An entry is omitted: it is not an object."]);
     assert_eq!(listing.workflows[2].id, "../../start");
 }
 

@@ -1,7 +1,7 @@
 //! Delays before the next requests to a service.
 //!
 //! Uses no clock and no randomness: the caller passes the jitter, a number from 0 to 1. The jitter shortens a delay by
-//! up to a tenth, so that many delays callers do not send at the same time.
+//! up to a tenth, so that many waiting callers do not send at the same time.
 
 use std::time::Duration;
 

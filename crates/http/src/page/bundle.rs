@@ -64,10 +64,9 @@ fn parse_import(statement: &str) -> Option<(String, &str)> {
 /// Returns the name of an exported declaration.
 fn declared_name(declaration: &str) -> Option<&str> {
     let kinds = ["async function ", "function ", "class ", "const "];
-    let name_onward = kinds.iter().find_map(|kind| declaration.strip_prefix(kind))?;
-    let end =
-        name_onward.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$').unwrap_or(name_onward.len());
-    Some(&name_onward[..end]).filter(|name| !name.is_empty())
+    let unprefixed = kinds.iter().find_map(|kind| declaration.strip_prefix(kind))?;
+    let end = unprefixed.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$').unwrap_or(unprefixed.len());
+    Some(&unprefixed[..end]).filter(|name| !name.is_empty())
 }
 
 /// Returns the name of the variable with the exports of a module.

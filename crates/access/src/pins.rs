@@ -75,7 +75,7 @@ pub enum PinError {
     HostChanged {
         /// Name of the host.
         host: String,
-        /// What has changed.
+        /// Change of the host.
         difference: HostDifference,
     },
     /// The host did not exist at the start of the run, or appears in none of its definitions.

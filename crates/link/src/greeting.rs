@@ -21,7 +21,7 @@ pub struct Hello {
     pub is_new: bool,
 }
 
-/// Why a server refuses a connection.
+/// Reason why a server refuses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The server does not have the session: the session or its process has ended, the session had no connection for
@@ -49,7 +49,7 @@ impl Refusal {
     }
 }
 
-/// Why the greeting of a connection failed.
+/// Reason why a greeting failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
     /// The connection was lost.

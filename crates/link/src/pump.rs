@@ -22,7 +22,7 @@ const MAX_ENCODED_BYTES: usize = 128 << 10;
 /// Maximum number of bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Why a connection no longer carries the session.
+/// Reason why a connection no longer carries the session.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
     /// The connection was lost. The session can continue over another one.

@@ -30,7 +30,7 @@ pub(crate) trait Paused: Send {
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 
-/// How to resume a program.
+/// Instruction for resuming a program.
 pub(crate) enum Resume<'a> {
     /// The call returns this value.
     Return(&'a Value),

@@ -416,6 +416,12 @@ fn read_only_link_shows_one_terminal_only() {
             let session = request["into"].as_str().unwrap();
             return agent.call_tool("send_input", json!({"session_id": session, "input_text": format!("{text}\n")}));
         }
+        if request["opens"].is_boolean() {
+            return agent.call_tool("open_terminal", json!({"command": ["bash", "--norc"]}));
+        }
+        if let Some(terminal) = request["closes"].as_str() {
+            return agent.call_tool("exit_terminal", json!({"session_id": terminal}));
+        }
         match request["tries"].as_str() {
             // Without a terminal of a person.
             Some(terminal) => json!({"error": page.home.run(&["terminal", "share", terminal]).stderr}),

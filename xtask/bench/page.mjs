@@ -1,6 +1,6 @@
 // What the page costs, and how fast it is: in a real browser, with a server and a daemon of its own.
 //
-// Environment: MODULES (the target directory with `playwright`), CHROMIUM. Arguments: the program, and the names of the
+// Environment: MODULES (the target directory with `playwright` and `xterm`), CHROMIUM. Arguments: the program, and the names of the
 // measurements (all without one). Every measurement has its baseline in the same run, so that a row can be read whatever the
 // machine: the same terminal without a viewer, the same browser without a server.
 
@@ -19,7 +19,9 @@ const KEYS = 200;
 const FLOOD_SECONDS = 5;
 const FLOOD_ROUNDS = 6;
 const WALL = 200;
-const EVENTS = 10_000;
+const STEPS = 10_000;
+const STATES = 100;
+const SOCKETS = 1000;
 const TABS = 50;
 const WAITS = 200;
 
@@ -146,7 +148,7 @@ async function keys(browser) {
       pressed = 0;
     };
     addEventListener("keydown", (event) => { pressed = event.timeStamp; }, true);
-    const target = document.querySelector(".screen") ?? document.body;
+    const target = document.querySelector(".screen, .xterm-screen") ?? document.body;
     const frame = window.requestAnimationFrame.bind(window);
     const changes = new MutationObserver(() => frame(() => channel.port2.postMessage(0)));
     changes.observe(target, { childList: true, subtree: true, characterData: true });
@@ -181,7 +183,28 @@ async function keys(browser) {
     await closes(id);
     return times;
   };
-  const ours = await typed("");
+  // Plain xterm.js on a pseudo-terminal with the same program.
+  const typedInXterm = async () => {
+    const here = new URL(".", import.meta.url).pathname;
+    const server = spawn("python3", [`${here}on_terminal.py`, "stty -icanon; exec cat > /dev/null", process.execPath, `${here}xterm_page.mjs`, `${MODULES}/xterm`], { stdio: ["ignore", "pipe", "inherit"] });
+    const { value: address } = await createInterface(server.stdout)[Symbol.asyncIterator]().next();
+    const page = await context.newPage();
+    await page.goto(address);
+    await page.waitForFunction(() => document.title === "ready");
+    await page.bringToFront();
+    await sleep(1000);
+    await measure(page);
+    const times = await press(page);
+    await page.close();
+    server.kill();
+    return times;
+  };
+  // By turns: what else runs on the machine meets both.
+  const [ours, xterm] = [[], []];
+  for (let round = 0; round < 3; round += 1) {
+    xterm.push(...(await typedInXterm()));
+    ours.push(...(await typed("")));
+  }
   const full = await typed(COLOURS);
   const bare = await context.newPage();
   await bare.goto("about:blank");
@@ -194,6 +217,7 @@ async function keys(browser) {
   const own = await press(bare);
   const word = (times) => `${quantile(times).toFixed(1)} (${quantile(times, 0.95).toFixed(1)})`;
   row("a key typed → its echo painted (ms, 95th percentile)", word(ours), `${word(own)} shown by the page itself`, "≤ 8", quantile(ours) <= 8);
+  row("… beside plain xterm.js on a bare pseudo-terminal, by turns (ms, 95th percentile)", word(ours), word(xterm), "≤ 1.1 ×", quantile(ours) <= 1.1 * quantile(xterm));
   row("… on a screen of 504 words in colours (ms, 95th percentile)", word(full), "–", "–", null);
   await context.close();
 }
@@ -315,7 +339,7 @@ async function wall(browser) {
 async function timeline(browser) {
   writeFileSync(`${home}/many.py`, `
 async def many(ctx):
-    for i in range(${EVENTS / 2}):
+    for i in range(${STEPS}):
         await ctx.run('identity', i)
     return 'done'
 Workflow(id='many', session=session, fn=many)
@@ -327,12 +351,44 @@ Workflow(id='many', session=session, fn=many)
   const page = await tab(context, "terminals");
   const began = performance.now();
   await page.goto(new URL(`#/runs/${id}`, page.url()).href);
-  await page.waitForFunction((most) => Number(document.querySelector(".steps")?.dataset.count ?? document.querySelectorAll(".step").length) >= most, EVENTS / 2);
+  await page.waitForFunction((most) => Number(document.querySelector(".steps")?.dataset.count ?? document.querySelectorAll(".step").length) >= most, STEPS);
   const shown = performance.now() - began;
   const { frames, slowest } = await scrolled(page, ".steps");
-  row(`a timeline of ${EVENTS.toLocaleString("en")} events: opened → painted (ms)`, shown.toFixed(0), "–", "–", null);
+  row(`a run of ${STEPS.toLocaleString("en")} steps: opened → painted (ms)`, shown.toFixed(0), "–", "–", null);
   row("… frames a second while it is scrolled (95th percentile of a frame, ms)", `${frames.toFixed(0)} (${slowest.toFixed(0)})`, "–", "≥ 30", frames >= 30);
+  // A machine of many states, on its diagram.
+  const state = (number) => ({ action: { tool: "sleep", params: { seconds: 0 } }, transitions: number + 1 < STATES ? [{ condition: "success", next_state: `s${number + 1}` }, { condition: { field_equals: { error: "x" } }, next_state: `s${(number * 7) % STATES}` }] : [] });
+  const machine = { name: "large", initial_state: "s0", states: Object.fromEntries(Array.from({ length: STATES }, (_, number) => [`s${number}`, state(number)])) };
+  const { run_id: large } = await ask("POST", "/runs", { workflow_definition: machine, wait_seconds: 60 });
+  await page.goto(new URL(`#/runs/${large}`, page.url()).href);
+  await page.getByRole("button", { name: "Diagram" }).click();
+  await page.waitForFunction((most) => document.querySelectorAll('.diagram g[data-outcome="ok"]').length === most, STATES);
+  await page.getByRole("button", { name: "1:1" }).click();
+  const drawn = await scrolled(page, ".drawn");
+  row(`a diagram of ${STATES} states: frames a second while it is scrolled (95th percentile of a frame, ms)`, `${drawn.frames.toFixed(0)} (${drawn.slowest.toFixed(0)})`, "–", "≥ 30", drawn.frames >= 30);
   await context.close();
+}
+
+/** Sockets of clients that have no session. */
+async function sockets() {
+  const memory = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${processes().serve}/status`, "utf8"))?.[1] ?? 0) / 1024;
+  const { connect } = await import("node:net");
+  const opened = async (greet) => {
+    const before = memory();
+    const all = await Promise.all(Array.from({ length: SOCKETS }, () => new Promise((done) => {
+      const socket = connect(Number(new URL(told.url).port), "127.0.0.1", () => { greet(socket); done(socket); });
+      socket.on("error", () => {});
+    })));
+    await sleep(1500);
+    const after = memory();
+    for (const socket of all) socket.destroy();
+    await sleep(1500);
+    return after - before;
+  };
+  const idle = await opened(() => {});
+  row(`${SOCKETS.toLocaleString("en")} connections without a request: memory of the server (MB more)`, idle.toFixed(1), "–", "≤ 10", idle <= 10);
+  const heads = await opened((socket) => socket.write("GET /live HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"));
+  row("… each with half a head (MB more)", heads.toFixed(1), "–", "–", null);
 }
 
 /** Many tabs on one terminal, and what a wait of an agent takes meanwhile. */
@@ -410,7 +466,7 @@ async function tabs(browser) {
   await closes(id);
 }
 
-const ALL = { keys, floods, wall, timeline, tabs };
+const ALL = { keys, floods, wall, timeline, sockets, tabs };
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"] });
 try {
   await fetch(`${told.url}/api/v1/status`, { headers: { authorization: `Bearer ${told.token}` } });

@@ -106,10 +106,11 @@ pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
 
 /// Measures the page in a browser, with the published binary; prints one table.
 ///
-/// The arguments are the names of measurements: keys, floods, wall, timeline, tabs. Without one, all run.
+/// The arguments are the names of measurements: keys, floods, wall, timeline, sockets, tabs. Without one, all run.
 pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     step::work("browser and its driver", || {
         programs::ensure(programs::FOR_THE_PAGE)?;
+        npm::ensure_xterm(repository)?;
         npm::ensure(repository)
     })?;
     step::run("build for publishing", &mut build(repository, &["--bins"]))?;

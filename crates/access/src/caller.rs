@@ -85,15 +85,15 @@ impl Caller {
         }
     }
 
-    /// Returns whether the request, or the browser that sent it, comes from a terminal of steplatch or from a program
-    /// that steplatch started: an agent may control both.
+    /// Returns the refusal of a request whose program, or the browser behind it, is in a terminal of steplatch, was
+    /// started by steplatch, or cannot be determined: an agent may control it.
     #[boxed]
-    pub async fn is_from_kept_terminal(&self) -> bool {
+    pub async fn kept_terminal_refusal(&self) -> Option<PersonRefusal> {
         let refusal = match self.peer {
             Some(address) => self.standing.client_refusal(address).await,
             None => self.standing.verdict().await.refusal,
         };
-        matches!(refusal, Some(PersonRefusal::InTerminal | PersonRefusal::Started))
+        refusal.filter(|refusal| !matches!(refusal, PersonRefusal::Agent | PersonRefusal::Hidden))
     }
 
     /// Returns the caller's name in the log of a terminal: the run, or the name of the client.

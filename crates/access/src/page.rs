@@ -138,8 +138,15 @@ impl PageLogins {
         OpenPageReply { success: true, ticket: Some(ticket), expires_seconds, ..OpenPageReply::default() }
     }
 
-    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of the
-    /// two holders is not the owner.
+    /// Returns whether the ticket was issued and has not expired. A cheap check, before the client is inspected.
+    pub fn contains_ticket(&self, verb: &BeginPageSession) -> bool {
+        let (ticket, now) = (SecretHash::from_secret(&verb.ticket.0), self.clock.now());
+        let mut logins = self.logins.lock();
+        logins.sessions.find_share(&ticket, now).is_some() || logins.tickets.contains(&ticket, now)
+    }
+
+    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of its
+    /// two holders is not its owner.
     pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
         let refusal = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
         let (cookie, half, id_source) = match (random_secret(), random_secret(), random_secret()) {

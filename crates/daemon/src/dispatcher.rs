@@ -499,10 +499,19 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // Refuse programs in kept terminals: they may have read the ticket of the person.
-            Command::BeginPageSession(verb) => match caller.is_from_kept_terminal().await {
-                false => VerbReply::from_reply(self.page.begin(&verb)),
-                true => VerbReply::failure(
+            // Programs in kept terminals may have read the ticket of the person. An unknown ticket is refused first,
+            // because an inspection of the client costs more.
+            Command::BeginPageSession(verb) if !self.page.contains_ticket(&verb) => {
+                VerbReply::from_reply(self.page.begin(&verb))
+            }
+            Command::BeginPageSession(verb) => match caller.kept_terminal_refusal().await {
+                None => VerbReply::from_reply(self.page.begin(&verb)),
+                Some(PersonRefusal::Unknown | PersonRefusal::UnknownClient) => VerbReply::failure(
+                    "The page is opened by a person, in a browser of their own: the program behind this connection cannot \
+                     be determined; try again"
+                        .to_owned(),
+                ),
+                Some(_) => VerbReply::failure(
                     "The page is opened by a person, in a browser of their own: this program runs in a terminal that steplatch \
                      keeps, where an agent may type"
                         .to_owned(),
@@ -510,9 +519,9 @@ impl Dispatcher {
             },
             Command::CheckPageSession(verb) => VerbReply::from_reply(self.page.check(&verb)),
             Command::ListPageSessions(_) => VerbReply::from_reply(self.page.list()),
-            Command::EndPageSessions(verb) => match caller.is_from_kept_terminal().await {
-                false => VerbReply::from_reply(self.page.end(&verb)),
-                true => VerbReply::failure(
+            Command::EndPageSessions(verb) => match caller.kept_terminal_refusal().await {
+                None => VerbReply::from_reply(self.page.end(&verb)),
+                Some(_) => VerbReply::failure(
                     "The sessions of browsers are ended by a person, in a terminal of their own or on the page".to_owned(),
                 ),
             },

@@ -1,8 +1,8 @@
 //! The open connections, up to a limit.
 //!
-//! Above the limit, a new connection replaces the one with the longest idle time; connections without credentials are
-//! replaced first. A connection with a request in progress is never replaced, so idle connections cannot block other
-//! clients.
+//! Above the limit, a new connection replaces the connection with the longest idle time; connections without
+//! credentials are replaced first. A connection with a request in progress is not replaced, unless a client without
+//! credentials still sends it. Idle and slow connections therefore cannot block other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,9 @@ pub(crate) struct Connection {
     /// Number of requests in progress.
     requests: AtomicUsize,
     idle_since: Mutex<Instant>,
-    /// True if a request had credentials.
+    /// True while a client without credentials sends a body.
+    is_receiving: AtomicBool,
+    /// True if one of its requests had credentials.
     is_known: AtomicBool,
     /// Notified when the head of the first request has arrived.
     pub(crate) first_request: Notify,
@@ -52,6 +54,16 @@ pub(crate) struct ConnectionSlot {
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Arc<Connection>);
 
+/// Marks a connection as receiving a body until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReceivingGuard(Arc<Connection>);
+
+impl Drop for ReceivingGuard {
+    fn drop(&mut self) {
+        self.0.is_receiving.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Connections {
     pub(crate) fn new(max_connections: usize) -> Arc<Self> {
         Arc::new(Self { max_connections, open: Mutex::default() })
@@ -69,8 +81,8 @@ impl Connections {
     pub(crate) fn open_slot(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut open = self.lock();
         if open.by_number.len() >= self.max_connections {
-            let idle = open.by_number.iter().filter(|(_, connection)| !connection.is_busy());
-            let (&number, _) = idle
+            let replaceable = open.by_number.iter().filter(|(_, connection)| connection.is_replaceable());
+            let (&number, _) = replaceable
                 .min_by_key(|(_, connection)| (connection.is_known.load(Ordering::Relaxed), connection.idle_since()))?;
             if let Some(connection) = open.by_number.remove(&number) {
                 connection.replaced.cancel();
@@ -81,6 +93,7 @@ impl Connections {
         let connection = Arc::new(Connection {
             requests: AtomicUsize::new(0),
             idle_since: Mutex::new(Instant::now()),
+            is_receiving: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
             first_request: Notify::new(),
             replaced: CancellationToken::new(),
@@ -104,6 +117,17 @@ impl Connection {
     /// Returns whether a request is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns whether another connection may replace this one: it is idle, or an unknown client still sends a request.
+    fn is_replaceable(&self) -> bool {
+        !self.is_busy() || self.is_receiving.load(Ordering::Relaxed)
+    }
+
+    /// Records that an unknown client sends a body, until the guard is dropped.
+    pub(crate) fn receive_body(self: &Arc<Self>) -> ReceivingGuard {
+        self.is_receiving.store(true, Ordering::Relaxed);
+        ReceivingGuard(self.clone())
     }
 
     /// Records that a request had credentials.
@@ -143,9 +167,21 @@ mod tests {
         assert!(fourth.connection.replaced.is_cancelled() && !first.connection.replaced.is_cancelled());
         let _request_guards = (first.connection.begin_request(), fifth.connection.begin_request());
         assert!(connections.open_slot().is_none(), "all connections have a request in progress");
+        let receiving = second.connection.receive_body();
+        drop(receiving);
+        assert!(connections.open_slot().is_none(), "the body has arrived");
         drop(request_guard);
         assert!(connections.open_slot().is_some());
         assert!(second.connection.replaced.is_cancelled());
+    }
+
+    /// A client without credentials that sends its body slowly occupies no connection.
+    #[test]
+    fn slow_body_of_an_unknown_client_is_replaced() {
+        let connections = Connections::new(1);
+        let slow = connections.open_slot().unwrap();
+        let (_request, _receiving) = (slow.connection.begin_request(), slow.connection.receive_body());
+        assert!(connections.open_slot().is_some() && slow.connection.replaced.is_cancelled());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod message;
 mod runs;
 mod tab;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -19,7 +20,9 @@ use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use steplatch_protocol::{Peer, ReconnectingClient};
+use parking_lot::Mutex;
+use steplatch_protocol::{PageSecret, Peer, ReconnectingClient};
+use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::connections::ConnectionSlot;
@@ -33,17 +36,68 @@ use tab::Tab;
 /// Maximum message length, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
+/// Size of a socket's read buffer, in bytes. The usual one would cost far more than an idle tab.
+const READ_BUFFER_BYTES: usize = 8 << 10;
+
+/// Maximum number of sockets whose first message has not arrived. The cookie alone, which servers at other ports of the
+/// host receive, opens no more.
+const MAX_PENDING_SOCKETS: usize = 64;
+
 /// State that all tabs share.
 #[derive(Debug)]
 pub(crate) struct Live {
     feeds: Arc<Feeds>,
     holds: Arc<Holds>,
     lists: Arc<Lists>,
+    sockets: SocketCounts,
+    /// Limits the sockets whose first message has not arrived.
+    pending: Arc<Semaphore>,
+}
+
+/// Number of open sockets of each session.
+#[derive(Debug, Default)]
+struct SocketCounts(Arc<Mutex<HashMap<String, usize>>>);
+
+/// Counts a socket of a session until it is dropped.
+struct SocketCount {
+    counts: Arc<Mutex<HashMap<String, usize>>>,
+    session: String,
+}
+
+impl SocketCounts {
+    /// Counts a socket of the session with this cookie; `None` if it has `max_sockets` already.
+    fn admit(&self, cookie: &PageSecret, max_sockets: usize) -> Option<SocketCount> {
+        let mut counts = self.0.lock();
+        let count = counts.entry(cookie.0.clone()).or_default();
+        if *count >= max_sockets {
+            return None;
+        }
+        *count += 1;
+        Some(SocketCount { counts: self.0.clone(), session: cookie.0.clone() })
+    }
+}
+
+impl Drop for SocketCount {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock();
+        if let Some(count) = counts.get_mut(&self.session) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.session);
+            }
+        }
+    }
 }
 
 impl Live {
     pub(crate) fn new(daemon: &ReconnectingClient) -> Self {
-        Self { feeds: Feeds::new(daemon.clone()), holds: Arc::default(), lists: Lists::new(daemon.clone()) }
+        Self {
+            feeds: Feeds::new(daemon.clone()),
+            holds: Arc::default(),
+            lists: Lists::new(daemon.clone()),
+            sockets: SocketCounts::default(),
+            pending: Arc::new(Semaphore::new(MAX_PENDING_SOCKETS)),
+        }
     }
 }
 
@@ -68,12 +122,17 @@ pub(crate) async fn upgrade(
         Ok(false) => return Refusal::unauthorized().into_response(),
         Err(error) => return Refusal::from(error).into_response(),
     }
+    let Ok(pending) = app.live.pending.clone().try_acquire_owned() else {
+        let error = "Too many sockets of the page are being opened; try again";
+        return Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", error).into_response();
+    };
     let tasks = app.tasks.clone();
-    upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
-        // The connection keeps its slot, and counts as busy, while the socket is open.
+    let upgrade = upgrade.read_buffer_size(READ_BUFFER_BYTES).max_message_size(MAX_MESSAGE_BYTES);
+    upgrade.max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
+        // The connection keeps its slot and counts as busy while the socket is open.
         let guard = slot.connection.begin_request();
         tasks.track_future(async move {
-            Tab::serve(app, socket, cookies, Peer(address)).await;
+            Tab::serve(app, socket, cookies, Peer(address), pending).await;
             drop((guard, slot));
         })
     })

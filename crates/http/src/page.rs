@@ -46,7 +46,7 @@ const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 pub(crate) use assets::build;
-pub(crate) use uploads::Uploads;
+pub(crate) use uploads::{Uploads, remove_stale as remove_stale_uploads};
 
 /// Returns the routes of the page.
 pub(crate) fn routes() -> Router<Arc<App>> {

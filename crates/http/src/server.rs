@@ -35,7 +35,7 @@ use crate::app::App;
 use crate::connections::{Connection, ConnectionSlot, Connections, RequestGuard};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::page::{self, Uploads};
+use crate::page::{self, Uploads, remove_stale_uploads};
 use crate::projects::Projects;
 use crate::refusal::Refusal;
 use crate::stream::Streams;
@@ -46,6 +46,9 @@ pub const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum time to receive the body of a login, which is small and comes from an unknown client.
+const LOGIN_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum time until the first request of a new connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -136,7 +139,10 @@ impl Server {
         let app = Arc::new(App {
             streams: Streams::new(daemon.clone()),
             live: Live::new(&daemon),
-            uploads: Uploads::default(),
+            uploads: {
+                remove_stale_uploads();
+                Uploads::default()
+            },
             tasks: TaskTracker::new(),
             daemon,
             metrics: Metrics::default(),
@@ -304,6 +310,20 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "failed to set TCP_NODELAY; small responses may be delayed");
     }
+    // A connection without a byte costs a socket and this task only.
+    tokio::select! {
+        readable = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, stream.readable()) => match readable {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return,
+        },
+        () = slot.connection.replaced.cancelled() => return,
+        () = shutdown.cancelled() => return,
+    }
+    Box::pin(serve_http(stream, peer, slot, router, shutdown)).await;
+}
+
+/// Serves the requests of a connection until its end.
+async fn serve_http(stream: TcpStream, peer: Peer, slot: ConnectionSlot, router: Router, shutdown: CancellationToken) {
     let slot = Arc::new(slot);
     let connection = slot.connection.clone();
     let socket_slot = slot.clone();
@@ -321,7 +341,7 @@ async fn serve_connection(
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEAD_BYTES.max(64 << 10));
+    http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
     let http_connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::pin!(http_connection);
     let deadline = tokio::time::sleep(FIRST_REQUEST_TIMEOUT);
@@ -447,8 +467,12 @@ async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest
         return Err(too_large());
     }
     let (parts, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await.map_err(|_| {
-        let error = format!("The body did not arrive within {} seconds", BODY_TIMEOUT.as_secs());
+    // While an unknown client sends its body, another connection may replace its connection.
+    let connection = parts.extensions.get::<Arc<Connection>>().filter(|_| !caller.is_known());
+    let _receiving = connection.map(|connection| connection.receive_body());
+    let time_limit = if caller.is_known() { BODY_TIMEOUT } else { LOGIN_BODY_TIMEOUT };
+    let body = tokio::time::timeout(time_limit, Limited::new(body, limit).collect()).await.map_err(|_| {
+        let error = format!("The body did not arrive within {} seconds", time_limit.as_secs());
         Refusal::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", error)
     })?;
     match body {

@@ -2,7 +2,7 @@
 
 use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
-use steplatch_access::Caller;
+use steplatch_access::{Caller, MASK};
 use steplatch_diagram::mermaid;
 use steplatch_library::{Author, CreateError, Entry, Library, LookupError, Metadata, Status, Stored};
 use steplatch_protocol::{
@@ -50,6 +50,11 @@ impl Workflows {
             Ok(project) => project,
             Err(error) => return refusal(error.to_string()),
         };
+        // A definition that was shown has its secrets hidden; saved, it would lose them.
+        if verb.workflow_definition.to_string().contains(MASK) {
+            let advice = "pass secrets as arguments, or as {secret:NAME}";
+            return refusal(format!("the definition contains '{MASK}', where a secret was hidden; {advice}"));
+        }
         let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
         let created = self.disk.run_write(move || create(&library_search.folders(), &project, &verb, &author)).await;

@@ -322,7 +322,13 @@ impl Sessions {
         }
         let failed = |error| source.failed(error);
         let changed = || failed(FileError::Changed(facts.path.clone()).into());
-        let mut bytes = source.files.get(&source.path, &facts, offset, limit).await.map_err(failed)?;
+        // A part is read with its surroundings, so that a secret is recognized that the part cuts.
+        let reach = self.secrets.reach();
+        let lead = usize::try_from(offset).unwrap_or(usize::MAX).min(reach);
+        let start = offset - lead as u64;
+        let window = source.files.get(&source.path, &facts, start, lead + limit + reach).await.map_err(failed)?;
+        let begin = lead.min(window.len());
+        let mut bytes = window[begin..window.len().min(begin + limit)].to_vec();
         // A system file, such as in /proc, reports no size.
         if facts.kind == FileKind::File && facts.size > 0 {
             let rest = usize::try_from(facts.size.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -347,10 +353,13 @@ impl Sessions {
         let may_be_more = bytes.len() == limit || offset + (bytes.len() as u64) < facts.size;
         let reply = described(sha256);
         let (content, content_base64, read) = match as_text(&bytes, may_be_more) {
-            Some(text) => (Some(self.secrets.masked_fragment(text.to_owned())), None, text.len()),
+            Some(text) => {
+                let (before, after) = (&window[..begin], &window[begin + text.len()..]);
+                (Some(self.masked_within(before, text, after)), None, text.len())
+            }
             None => {
-                let text = String::from_utf8_lossy(&bytes).into_owned();
-                if self.secrets.masked_fragment(text.clone()) != text {
+                let text = String::from_utf8_lossy(&bytes);
+                if self.masked_within(&window[..begin], &text, &window[begin + bytes.len()..]) != text {
                     let message = format!("'{}' contains a secret and is not returned; copy it with to", facts.path);
                     return Err(FileRequestError::Invalid(message));
                 }
@@ -365,6 +374,13 @@ impl Sessions {
             return Err(FileRequestError::Invalid(too_long_text(&what, advice)));
         }
         Ok(GetFileReply { content, content_base64, next_offset, ..reply })
+    }
+
+    /// Masks the parts of secrets in a part of a file with these surroundings.
+    fn masked_within(&self, before: &[u8], part: &str, after: &[u8]) -> String {
+        let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
+        let portion = before.len()..before.len() + part.len();
+        self.secrets.masked_portion(&[&before, part, &after].concat(), portion)
     }
 
     /// Returns a path on a host. A relative path begins at the caller's directory on this computer, and at the home

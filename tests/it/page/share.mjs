@@ -73,6 +73,31 @@ await play(async (browser) => {
   }), half);
   assert.deepEqual(lists.terminals.map(({ session_id }) => session_id), [shared.session_id]);
   assert.deepEqual([lists.waiting, lists.runs], [[], []]);
+  // One browser has few sockets, so that a link does not occupy the server. What happens elsewhere is not even announced.
+  const many = await page.evaluate(async (half) => {
+    const opened = () => new Promise((resolve) => {
+      const socket = new WebSocket(`ws://${location.host}/live`);
+      socket.addEventListener("open", () => socket.send(JSON.stringify({ do: "hello", half })));
+      socket.addEventListener("message", () => resolve({ socket }));
+      socket.addEventListener("close", ({ code }) => resolve({ code }));
+    });
+    const all = [];
+    for (let number = 0; number < 12; number += 1) all.push(await opened());
+    let messages = 0;
+    const [{ socket }] = all;
+    socket.addEventListener("message", () => (messages += 1));
+    socket.send(JSON.stringify({ do: "lists" }));
+    globalThis.countMessages = () => messages;
+    globalThis.endSockets = () => all.forEach((one) => one.socket?.close());
+    return all.map(({ code }) => code ?? 0);
+  }, half);
+  assert.ok(many.includes(1013) && many.filter((code) => code === 0).length <= 8, `${many}`);
+  await page.waitForFunction(() => globalThis.countMessages() === 1);
+  const { session_id: other } = await tell({ opens: true });
+  await tell({ closes: other });
+  await page.waitForTimeout(1500);
+  assert.equal(await page.evaluate(() => globalThis.countMessages()), 1, "a link sees its own terminal only");
+  await page.evaluate(() => globalThis.endSockets());
 
   // It is listed, and ended.
   const { sessions, shares } = await tell({ run: ["serve", "sessions", "--json"] });

@@ -57,6 +57,12 @@ impl TicketTable {
         self.tickets.push(Ticket { hash, issued: now, used_by: None });
     }
 
+    /// Returns whether a ticket was issued and has not expired, used or not.
+    pub(crate) fn contains(&mut self, hash: &SecretHash, now: Timestamp) -> bool {
+        self.remove_expired(now);
+        self.tickets.iter().any(|ticket| ticket.hash.equals(hash))
+    }
+
     /// Uses a ticket for the session `id`.
     pub(crate) fn exchange(&mut self, hash: &SecretHash, id: &str, now: Timestamp) -> Exchange {
         self.remove_expired(now);

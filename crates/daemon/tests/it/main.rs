@@ -15,6 +15,7 @@ mod document_000;
 mod document_examples;
 mod durable_runs;
 mod events;
+mod files;
 mod gates;
 mod inputs;
 mod library;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use serde_json::{Value, json};
 use steplatch_protocol::{CheckPageSession, PageSecret, Peer, ReconnectingClient, ResizeTerminal};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::feeds::{THUMB_INTERVAL, Viewer, ViewerUpdate};
@@ -29,6 +29,13 @@ const MAX_CHECK_AGE: Duration = Duration::from_secs(1);
 
 /// Maximum age of the last session check before a tab of a read-only link gets another frame.
 const MAX_LINK_CHECK_AGE: Duration = Duration::from_secs(2);
+
+/// Maximum time for sending a message. A tab that does not read would keep its socket past the end of its session.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of sockets of one session, and of one browser with a read-only link.
+const MAX_SESSION_SOCKETS: usize = 256;
+const MAX_LINK_SOCKETS: usize = 8;
 
 /// Maximum time without a message from a tab, which responds to pings.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,6 +62,9 @@ const LOGGED_OUT: u16 = 4401;
 /// Close code of a socket after an invalid message.
 const INVALID_MESSAGE: u16 = 4400;
 
+/// Close code of a socket above the limit of its session.
+const TRY_AGAIN_LATER: u16 = 1013;
+
 /// Close code of a socket while the server shuts down.
 const GOING_AWAY: u16 = 1001;
 
@@ -80,6 +90,8 @@ pub(super) struct Tab {
     is_visible: bool,
     lists: Option<watch::Receiver<ListSnapshot>>,
     wants_lists: bool,
+    /// The last list of a read-only link.
+    shown_to_link: Option<Value>,
     daemon_is_running: bool,
     /// Time of the last session check.
     checked_at: Instant,
@@ -104,12 +116,23 @@ impl WatchedTerminal {
     }
 }
 
-/// Close code of a tab's socket, and the reason.
+/// Failure to send a message to a tab, which is closed or does not read.
+struct Unsent;
+
+/// Close code and reason of a tab's socket.
 struct SocketClose(u16, &'static str);
 
 impl Tab {
     /// Serves a tab until it closes.
-    pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookies: Vec<PageSecret>, peer: Peer) {
+    ///
+    /// `pending` is the permit of a socket without a session, dropped once the socket has one.
+    pub(super) async fn serve(
+        app: Arc<App>,
+        mut socket: WebSocket,
+        cookies: Vec<PageSecret>,
+        peer: Peer,
+        pending: OwnedSemaphorePermit,
+    ) {
         let first_message = timeout(HELLO_TIMEOUT, socket.recv()).await;
         let Ok(Some(Ok(Message::Text(hello)))) = first_message else { return };
         let Ok(FromTab::Hello { half }) = serde_json::from_str(&hello) else {
@@ -122,6 +145,11 @@ impl Tab {
             Ok(Err(_)) => return close(socket, SocketClose(LOGGED_OUT, "the session has ended")).await,
             Err(_) => return close(socket, SocketClose(GOING_AWAY, "the daemon does not respond")).await,
         };
+        let max_sockets = if terminal.is_some() { MAX_LINK_SOCKETS } else { MAX_SESSION_SOCKETS };
+        let Some(_socket_count) = app.live.sockets.admit(&session.cookie, max_sockets) else {
+            return close(socket, SocketClose(TRY_AGAIN_LATER, "the session has too many sockets")).await;
+        };
+        drop(pending);
         let person = app.daemon.for_person("page", Some(peer));
         let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
         let (replies, mut reply_receiver) = mpsc::channel(64);
@@ -143,6 +171,7 @@ impl Tab {
             is_visible: true,
             lists: None,
             wants_lists: false,
+            shown_to_link: None,
             daemon_is_running,
             checked_at: Instant::now(),
         };
@@ -171,7 +200,8 @@ impl Tab {
             if self.terminal.is_some() && self.checked_at.elapsed() > MAX_LINK_CHECK_AGE && !self.is_logged_in().await {
                 return Err(SocketClose(LOGGED_OUT, "the link has ended"));
             }
-            let (frame_due, acknowledgement_due) = (self.send_frames().await, self.acknowledgements.1);
+            let Ok(frame_due) = self.send_frames().await else { return Ok(()) };
+            let acknowledgement_due = self.acknowledgements.1;
             let due = frame_due.into_iter().chain(acknowledgement_due).min();
             tokio::select! {
                 message = self.socket.recv() => {
@@ -223,7 +253,8 @@ impl Tab {
                 true = wait_for_change(self.lists.as_mut()) => self.send_lists().await,
                 _ = ping.tick() => {
                     let is_silent = last_message.elapsed() > SILENCE_TIMEOUT;
-                    if is_silent || self.socket.send(Message::Ping(Vec::new().into())).await.is_err() {
+                    let pinged = timeout(SEND_TIMEOUT, self.socket.send(Message::Ping(Vec::new().into()))).await;
+                    if is_silent || !pinged.is_ok_and(|sent| sent.is_ok()) {
                         return Ok(());
                     }
                     if !self.is_logged_in().await {
@@ -241,7 +272,7 @@ impl Tab {
     }
 
     async fn send_text(&mut self, text: Utf8Bytes) -> bool {
-        self.socket.send(Message::Text(text)).await.is_ok()
+        timeout(SEND_TIMEOUT, self.socket.send(Message::Text(text))).await.is_ok_and(|sent| sent.is_ok())
     }
 
     /// Sends the delayed acknowledgements. Returns whether the tab is still open.
@@ -268,8 +299,8 @@ impl Tab {
         }
     }
 
-    /// Sends the frames that are due. Returns the time of the next one.
-    async fn send_frames(&mut self) -> Option<Instant> {
+    /// Sends the frames that are due. Returns the time of the next one, or an error if the tab does not read.
+    async fn send_frames(&mut self) -> Result<Option<Instant>, Unsent> {
         let (now, mut frames, mut next) = (Instant::now(), Vec::new(), None::<Instant>);
         let is_link = self.terminal.is_some();
         for (terminal, watched) in &mut self.watched {
@@ -299,10 +330,11 @@ impl Tab {
             }
         }
         for frame in frames {
-            // Ignore the result: a closed tab is detected when its next message is read.
-            self.send_text(frame).await;
+            if !self.send_text(frame).await {
+                return Err(Unsent);
+            }
         }
-        next
+        Ok(next)
     }
 
     async fn send_lists(&mut self) {
@@ -320,8 +352,13 @@ impl Tab {
                 Some(terminal) => {
                     let entries = terminals.as_array().into_iter().flatten();
                     let entries = entries.filter(|entry| entry["session_id"] == **terminal);
-                    let visible_entries: Vec<_> = entries.map(link_view).collect();
-                    ToTab::Lists { terminals: visible_entries.into(), waiting: json!([]), runs: json!([]) }
+                    let visible: Value = entries.map(link_view).collect::<Vec<_>>().into();
+                    // A message without a change would show that something happens in other terminals.
+                    if self.shown_to_link.as_ref() == Some(&visible) {
+                        return;
+                    }
+                    self.shown_to_link = Some(visible.clone());
+                    ToTab::Lists { terminals: visible, waiting: json!([]), runs: json!([]) }
                 }
             };
             self.send(&lists).await;
@@ -398,7 +435,8 @@ impl Tab {
             },
             FromTab::Leave { terminal } => drop(self.watched.remove(&terminal)),
             FromTab::Ack { terminal, version } => {
-                if let Some(watched) = self.watched.get_mut(&terminal) {
+                // A version that was not sent would acknowledge all later ones.
+                if let Some(watched) = self.watched.get_mut(&terminal).filter(|watched| version <= watched.since) {
                     watched.unacknowledged.retain(|unacknowledged| *unacknowledged > version);
                 }
             }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Upload {
     fn begin(now: Instant) -> io::Result<Self> {
         // With a usual umask the mode would be 0755, and other users could read the file.
         let private = Permissions::from_mode(0o700);
-        let directory = tempfile::Builder::new().prefix("steplatch-upload-").permissions(private).tempdir()?;
+        let directory = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir()?;
         let options = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).clone();
         let file = Arc::new(options.open(directory.path().join(CONTENT))?);
         Ok(Self { directory, file, size: 0, continued_at: now })
@@ -67,6 +67,26 @@ impl Upload {
         self.directory.path().join(CONTENT)
     }
 }
+
+/// Removes the uploads of servers that were killed, which nobody continues.
+pub(crate) fn remove_stale() {
+    let Ok(user) = std::fs::metadata("/proc/self").map(|process| process.uid()) else { return };
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let is_upload = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let Ok(metadata) = entry.metadata() else { continue };
+        let content = entry.path().join(CONTENT).metadata().and_then(|content| content.modified());
+        let age = content.or_else(|_| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
+        if is_upload && metadata.is_dir() && metadata.uid() == user && age.is_some_and(|age| age > STALE_TIME) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Beginning of the names of the directories of uploads.
+const PREFIX: &str = "steplatch-upload-";
+
+/// Age of an upload that no running server has.
+const STALE_TIME: Duration = Duration::from_secs(2 * 3600);
 
 /// Name of the file in the directory of an upload.
 const CONTENT: &str = "content";
@@ -221,6 +241,10 @@ pub(super) async fn finish(
         let error = format!("{} bytes have arrived, but the file has {}", upload.size, size.unwrap_or_default());
         return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
     }
+    // A piece that the disk had no room for may have left bytes behind the end.
+    let (file, length) = (upload.file.clone(), upload.size);
+    let cut = tokio::task::spawn_blocking(move || file.set_len(length)).await.map_err(io::Error::other);
+    cut.and_then(|cut| cut).map_err(PieceError::from)?;
     params.insert("from".to_owned(), upload.path().display().to_string().into());
     let reply = app.daemon.call_raw(PutFile::NAME, Value::Object(params)).await;
     let has_written = reply.as_ref().is_ok_and(|(reply, _)| reply["success"] == true);

@@ -123,7 +123,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "setup",
         &[
             ("steplatch setup --dry-run", "shows the changes, and makes none"),
-            ("steplatch setup --client claude-code --scope project", "for all users of this directory"),
+            ("steplatch setup --client claude-code --scope project", "for everyone in this project"),
             ("steplatch setup --instructions", "also adds advice for agents on when to use the tools"),
         ],
     ),

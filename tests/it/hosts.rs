@@ -216,8 +216,8 @@ fn terminal_of_a_reconnecting_host_is_known() {
     assert!(reply.code != 0 && reply.stderr.contains("it is reconnecting"), "{reply:?}");
     for request in [vec!["terminal", "screen", &session], vec!["terminal", "send", "far", "echo x", "-e"]] {
         let output = home.run(&request);
-        let has_reason =
-            output.stderr.contains("host 'build' is not connected") && output.stderr.contains("its terminals go on");
+        let has_reason = output.stderr.contains("host 'build' is not connected")
+            && output.stderr.contains("its terminals keep running");
         assert!(output.code != 0 && has_reason && !output.stderr.contains("not found"), "{request:?}: {output:?}");
     }
     std::fs::remove_file(&slow).unwrap();

@@ -133,7 +133,7 @@ fn rerun_cannot_start_after_an_answer_or_in_a_closed_terminal() {
         "fails": {"action": {"tool": "run_command", "params": {"command": "false"}}}}}}),
     );
     let refusal = run_workflow(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}}));
-    assert!(refusal["error"].as_str().unwrap_or_default().contains("has not ended"), "{refusal}");
+    assert!(refusal["error"].as_str().unwrap_or_default().contains("has not finished"), "{refusal}");
     home.run(&["gates", "answer", waiting["run_id"].as_str().unwrap(), "yes"]).expect_success();
     drop(agent.call_tool("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
     let reply = run_workflow(json!({"again": {"run_id": waiting["run_id"], "from_state": "fails"}}));

@@ -161,9 +161,9 @@ pub enum ClientInput {
     /// The answers, by the names of the questions. Answers may be missing or invalid.
     Answers(InputResponses),
     /// An answer is no longer needed.
-    Moot,
+    NoLongerNeeded,
     /// The client did not answer in time.
-    Late,
+    TimedOut,
     /// The client does not support the question, or could not be reached.
     Unreachable,
 }

@@ -128,7 +128,7 @@ await play(async (browser) => {
   const paths = [];
   other.on("request", (request) => paths.push(new URL(request.url()).pathname));
   await other.reload();
-  await other.getByLabel("Approver's passphrase").nth(2).waitFor({ state: "attached" });
+  await other.getByText("Answers over the page need the approver's passphrase, and none is set").nth(2).waitFor({ state: "attached" });
   assert.equal(paths.filter((path) => path === "/api/v1/approver").length, 1);
   isClean(page);
 });

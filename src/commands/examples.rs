@@ -124,7 +124,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("steplatch setup --dry-run", "shows the changes, and makes none"),
             ("steplatch setup --client claude-code --scope project", "for everyone in this project"),
-            ("steplatch setup --instructions", "also adds advice for agents on when to use the tools"),
+            ("steplatch setup --instructions", "also tells agents when to use the tools"),
         ],
     ),
     ("doctor", &[("steplatch doctor", "starts the server as each client does")]),

@@ -469,7 +469,7 @@ async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest
     let (parts, body) = request.into_parts();
     // While an unknown client sends its body, another connection may replace its connection.
     let connection = parts.extensions.get::<Arc<Connection>>().filter(|_| !caller.is_known());
-    let _receiving = connection.map(|connection| connection.receive_body());
+    let _receiving = connection.map(Connection::receive_body);
     let time_limit = if caller.is_known() { BODY_TIMEOUT } else { LOGIN_BODY_TIMEOUT };
     let body = tokio::time::timeout(time_limit, Limited::new(body, limit).collect()).await.map_err(|_| {
         let error = format!("The body did not arrive within {} seconds", time_limit.as_secs());

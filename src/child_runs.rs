@@ -114,7 +114,7 @@ impl ChildRuns {
         }
     }
 
-    /// Stops following the runs that end with `event`, and returns their remaining events.
+    /// Stops following the runs that end with `event` and returns their remaining events.
     pub(crate) async fn take_ended(&mut self, event: &RunEvent) -> Vec<RunEvent> {
         // A machine is in one state at a time, so the runs of its earlier states have ended.
         let ended: Vec<String> = match event.event_type.as_str() {

@@ -29,12 +29,12 @@ pub(crate) fn hello(name: &str) -> Hello {
     }
 }
 
-/// Connects to the daemon, and starts it if none is running.
+/// Connects to the daemon and starts it if none is running.
 pub(crate) async fn client(paths: &DaemonPaths) -> Result<Client, Failure> {
     Ok(connect_or_start(paths, hello("steplatch"), &starter()?).await?.0)
 }
 
-/// Creates a client that reconnects automatically, and starts the daemon if none is running.
+/// Creates a client that reconnects automatically and starts the daemon if none is running.
 pub(crate) fn reconnecting_client(paths: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
     Ok(ReconnectingClient::new(paths.clone(), starter()?, hello("steplatch")))
 }
@@ -45,7 +45,7 @@ pub(crate) fn reconnecting_client_at(paths: &DaemonPaths, surface: &str) -> Resu
     Ok(ReconnectingClient::new(paths.clone(), starter()?, hello))
 }
 
-/// Calls `verb`, and starts the daemon if none is running. Repeats the call after a lost connection if that is safe.
+/// Calls `verb` and starts the daemon if none is running. Repeats the call after a lost connection if that is safe.
 pub(crate) async fn ask<V: Verb>(paths: &DaemonPaths, verb: V) -> Result<V::Reply, Failure> {
     Ok(reconnecting_client(paths)?.call(verb).await?)
 }

@@ -190,7 +190,7 @@ fn field_prompt(field: &Field) -> String {
     format!("{} ({details})", visible(field.label()))
 }
 
-/// Returns the description of a field, and its choices with their numbers.
+/// Returns the description of a field and its choices with their numbers.
 fn field_lead(field: &Field) -> Vec<String> {
     let description = field.description().map(visible).into_iter();
     let choices = field.choices().into_iter().enumerate();

@@ -21,7 +21,7 @@ const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
 /// Number of file descriptors reserved for uses other than connections.
 const RESERVED_DESCRIPTORS: u64 = 128;
 
-/// Address to listen on, and clients with access.
+/// Address to listen on and clients with access.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Over HTTP")]
 pub(crate) struct ListenOptions {
@@ -205,7 +205,7 @@ fn browser_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Raises the limit of open files to its maximum, and returns the number of connections that it permits.
+/// Raises the limit of open files to its maximum and returns the number of connections that it permits.
 fn max_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -121,7 +121,7 @@ pub(crate) struct RunningServer {
     pub(crate) port_error: Option<Failure>,
 }
 
-/// Returns the server of the page, and starts one in the background if none runs. Replaces a server of another version.
+/// Returns the server of the page and starts one in the background if none runs. Replaces a server of another version.
 /// If the port is in use, the new server listens at a free port.
 pub(crate) async fn ensure_running(paths: &DaemonPaths) -> Result<RunningServer, Failure> {
     match running(paths).await? {
@@ -149,7 +149,7 @@ pub(crate) async fn ensure_running(paths: &DaemonPaths) -> Result<RunningServer,
     }
 }
 
-/// Starts the server of the page together with the daemon, and logs the address. A failure is logged and does not end
+/// Starts the server of the page together with the daemon and logs the address. A failure is logged and does not end
 /// the daemon.
 pub(crate) async fn start_with_daemon(paths: DaemonPaths) {
     match ensure_running(&paths).await {

@@ -81,7 +81,7 @@ pub(crate) async fn sleep_unless_interrupted(seconds: u64) -> Result<bool, Failu
     })
 }
 
-/// Calls a verb with a passphrase, and repeats the call after each pause that follows wrong passphrases.
+/// Calls a verb with a passphrase and repeats the call after each pause that follows wrong passphrases.
 /// `pause_seconds` extracts the pause from a reply; `indent` precedes the remarks about pauses.
 pub(crate) async fn call_after_pauses<V: Verb + Clone>(
     paths: &DaemonPaths,

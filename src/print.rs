@@ -324,7 +324,7 @@ fn wrapped_line(line: &str, max_columns: usize, long_word: LongWord) -> Vec<Stri
 /// Minimum width to which text is wrapped.
 const MIN_WRAP_COLUMNS: usize = 24;
 
-/// Makes text [`visible`], and wraps it if standard output is a terminal. Lines after the first begin with `indent`
+/// Makes text [`visible`] and wraps it if standard output is a terminal. Lines after the first begin with `indent`
 /// spaces.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     let max_columns = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_WRAP_COLUMNS));
@@ -356,7 +356,7 @@ fn message_rows(message: &str, label: usize, width: Option<usize>) -> String {
 /// Space at which no row is wrapped.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// Replaces spaces in commands of this program by no-break spaces, so that people can copy the commands.
+/// Replaces spaces in commands of this program with no-break spaces, so that people can copy the commands.
 fn protect_commands(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut is_command = false;

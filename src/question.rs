@@ -267,7 +267,7 @@ fn in_local_time<'t>(gate: &GateInfo, name: &str, text: &'t str) -> Cow<'t, str>
     }
 }
 
-/// Returns whether the content of a question, and its prompt with the choices, fit the limit of lines on this terminal.
+/// Returns whether the content of a question and its prompt with the choices, fit the limit of lines on this terminal.
 pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
     let room = print::width().unwrap_or(120).clamp(20, 120) - 8;
     let rows = |text: &str| wrapped(text, room).len();

@@ -219,7 +219,7 @@ impl RunChanges {
         }
     }
 
-    /// Reads the record of a run, and queues the changes for [`Self::next`].
+    /// Reads the record of a run and queues the changes for [`Self::next`].
     async fn read(&mut self, run: &str) -> Result<(), Failure> {
         let is_first = !self.records.contains_key(run);
         if self.records.get(run).is_some_and(has_ended) {

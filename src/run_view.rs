@@ -305,7 +305,7 @@ impl LineView {
         if self.is_terminal { width().map(|width| width.saturating_sub(used_columns)) } else { None }
     }
 
-    /// Records an event, and returns the lines that the event adds.
+    /// Records an event and returns the lines that the event adds.
     ///
     /// For callers that print the lines themselves, for example above a line of input, with a prefix of `used_columns`
     /// columns.

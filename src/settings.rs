@@ -388,7 +388,7 @@ impl Settings {
         Err(BadSettings(problems))
     }
 
-    /// Applies the values of a file, and collects its problems.
+    /// Applies the values of a file and collects its problems.
     fn read_file(&mut self, path: &Path, text: &str, tables: &mut SeparateTables, problems: &mut Vec<Problem>) {
         let place = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {

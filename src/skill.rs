@@ -238,7 +238,7 @@ fn programs(machine: &Definition) -> Vec<String> {
     programs
 }
 
-/// Replaces each placeholder in a command by `$`, which cannot be the name of a program.
+/// Replaces each placeholder in a command with `$`, which cannot be the name of a program.
 fn mask_placeholders(command: &str) -> String {
     let mut replaced = String::new();
     let mut remaining = command;

@@ -19,7 +19,7 @@ pub(crate) struct WaitOptions {
     /// Time limit in seconds [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<f64>,
-    /// Print each event as one line of JSON
+    /// Print each event as one JSON line
     #[arg(long)]
     pub(crate) json: bool,
 }

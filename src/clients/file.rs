@@ -80,7 +80,7 @@ fn read_with_metadata(path: &Path) -> Result<Option<(String, Metadata)>, FileErr
     Ok(Some((text, metadata)))
 }
 
-/// Replaces the text of a file by the result of `make`, and keeps its mode and owner; a link stays a link. `make`
+/// Replaces the text of a file with the result of `make` and keeps its mode and owner; a link stays a link. `make`
 /// receives `None` if there is no file, and runs again if another program wrote in the meantime. Returns the value that
 /// `make` returned with the text. Does not write an unchanged text. With `private`, only its owner can read a new file.
 ///

@@ -56,7 +56,7 @@ pub(super) fn allow_reading(text: &str) -> Result<(Outcome, String), Unreadable>
     Ok((Outcome::Added, root.to_string()))
 }
 
-/// Removes the rules about this server from the text of a file, and containers that become empty.
+/// Removes the rules about this server from the text of a file and containers that become empty.
 ///
 /// # Errors
 /// If the client could not read the text.

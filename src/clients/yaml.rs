@@ -77,7 +77,7 @@ fn root(file: &YamlFile) -> Option<Mapping> {
     file.document()?.as_mapping()
 }
 
-/// Sets a property to a value of JSON.
+/// Sets a property to a JSON value.
 fn set(mapping: &Mapping, name: &str, value: &Value) {
     let node = lines(name, value).parse::<YamlFile>().ok().and_then(|file| root(&file)?.get(name));
     if let Some(value) = node {

@@ -201,7 +201,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Calls a target, and waits for the call unless `in_background`.
+    /// Calls a target and waits for the call unless `in_background`.
     async fn call_target(&mut self, target: &Target, text: PinnedRefs, in_background: bool) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let target = catalog.resolve_target(target);
@@ -248,7 +248,7 @@ impl<'a> Conversation<'a> {
         self.work.begin(number, &target, value);
     }
 
-    /// Follows a run started elsewhere, and waits for it.
+    /// Follows a run started elsewhere and waits for it.
     pub(super) fn follow_run(&mut self, workflow: String, run: String) {
         let target = Target { kind: Kind::Workflow, name: workflow };
         let number = self.session.begin_call(target, false, false, Instant::now());
@@ -332,7 +332,7 @@ impl<'a> Conversation<'a> {
         view.map_or(Ok(()), View::tick)
     }
 
-    /// Ends the conversation, and prints the calls that continue and those that end.
+    /// Ends the conversation and prints the calls that continue and those that end.
     fn finish(mut self) -> Result<ExitCode, Failure> {
         self.stop_animation()?;
         let mut lines = Vec::new();

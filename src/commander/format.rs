@@ -12,7 +12,7 @@ use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, visible};
 /// Number of lines shown from the beginning and from the end of a longer output.
 const EDGE_LINES: usize = 100;
 
-/// Splits text into lines without control characters, and omits the middle of a long text.
+/// Splits text into lines without control characters and omits the middle of a long text.
 pub(crate) fn lines(text: &str, number: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
     let omitted = all.len().saturating_sub(2 * EDGE_LINES);

@@ -83,7 +83,7 @@ impl Conversation<'_> {
         self.session.current_question().map(|question| question.asking.gate().gate_id.clone())
     }
 
-    /// Stores and shows the result of a call, and continues the lines that needed the result.
+    /// Stores and shows the result of a call and continues the lines that needed the result.
     pub(super) fn handle_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
         self.stop_animation()?;
         self.views.remove(&number);

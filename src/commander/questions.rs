@@ -14,7 +14,7 @@ use crate::question::SECOND_INTERRUPT_TIMEOUT;
 use crate::{passphrase, question};
 
 impl Conversation<'_> {
-    /// Adds a line to the answer of a gate, and sends the answer once it is complete.
+    /// Adds a line to the answer of a gate and sends the answer once it is complete.
     pub(super) async fn answer_question(&mut self, gate: &str, line: &str) -> Result<(), Failure> {
         let Some(question) = self.session.question(gate) else {
             return Err(Failure::usage("the question is closed; /gates lists the open ones"));
@@ -28,7 +28,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Sends an answer, and waits for the run if the conversation watches it.
+    /// Sends an answer and waits for the run if the conversation watches it.
     async fn send_answer(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
         let reply = loop {
             let reply = self.work.answer(&answer).await?;

@@ -156,7 +156,7 @@ impl PinnedRefs {
         })
     }
 
-    /// Replaces the references by their results. A reference without other text yields the result itself. Within
+    /// Replaces the references with their results. A reference without other text yields the result itself. Within
     /// text, a result becomes a string, as JSON unless it is a string already. Empty text becomes `null`.
     ///
     /// # Errors

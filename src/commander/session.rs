@@ -347,7 +347,7 @@ impl Session {
         self.questions.retain(|question| question.entry != Some(number) || !has_ended(&question.asking.gate().run_id));
     }
 
-    /// Removes all questions without answering them, and returns their number.
+    /// Removes all questions without answering them and returns their number.
     pub(crate) fn drop_questions(&mut self) -> usize {
         std::mem::take(&mut self.questions).len()
     }

@@ -124,7 +124,7 @@ async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the daemon unless it is running, and requests its status. The flag is true if this call started it. The
+/// Starts the daemon unless it is running and requests its status. The flag is true if this call started it. The
 /// inner error means that the daemon exited in the meantime.
 async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
@@ -184,7 +184,7 @@ fn has_exited(process: &OwnedFd) -> bool {
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NO_WAIT)), Ok(1..))
 }
 
-/// Locks the start of daemons for this state directory, and waits while another client holds the lock. Closing the
+/// Locks the start of daemons for this state directory and waits while another client holds the lock. Closing the
 /// file releases the lock.
 async fn lock_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
     ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
@@ -280,7 +280,7 @@ pub(super) async fn stop_all(paths: &DaemonPaths) -> Result<(), Failure> {
     }
 }
 
-/// Closes the terminals of hosts without a daemon, and prints the number of terminals. Returns whether there were any
+/// Closes the terminals of hosts without a daemon and prints the number of terminals. Returns whether there were any
 /// hosts.
 async fn close_orphans_and_report(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     let Some(terminals) = close_orphans(paths).await? else { return Ok(false) };
@@ -327,7 +327,7 @@ fn is_absent(error: ConnectError) -> bool {
     matches!(error, ConnectError::NotRunning(_))
 }
 
-/// Requests the daemon to stop, and waits until its process has exited.
+/// Requests the daemon to stop and waits until its process has exited.
 async fn stop_and_wait(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
     let status = client.call(DaemonStatus {}).await?;
     // Open the processes before the request, because their ids may be reused afterwards.
@@ -526,7 +526,7 @@ fn host_starter(paths: &DaemonPaths) -> Result<Starter, Failure> {
     })
 }
 
-/// Redirects standard output and standard error to the log, and truncates it.
+/// Redirects standard output and standard error to the log and truncates it.
 fn log_to(path: &std::path::Path) -> io::Result<()> {
     let log = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     rustix::stdio::dup2_stdout(&log)?;

@@ -139,7 +139,7 @@ pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes the listening socket from standard input, and replaces standard input by `/dev/null`.
+/// Takes the listening socket from standard input and replaces standard input by `/dev/null`.
 fn take_listener() -> std::io::Result<UnixListener> {
     let socket = std::os::unix::net::UnixListener::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
     // Fail if standard input is not a socket.

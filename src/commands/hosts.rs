@@ -69,7 +69,7 @@ pub(crate) struct Check {
 /// Message if no host is configured.
 const NO_HOSTS: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
 
-/// Maximum time for the first connection to a new host, in seconds. Includes the time to answer questions of ssh.
+/// Maximum time for the first connection to a new host, in seconds. Includes the time to answer questions from ssh.
 const FIRST_CONNECTION_TIMEOUT_SECONDS: u32 = 120;
 
 impl HostsCommand {
@@ -121,7 +121,7 @@ impl Add {
     }
 }
 
-/// Connects to a host. A person at this terminal answers the questions of ssh.
+/// Connects to a host. A person at this terminal answers the questions from ssh.
 async fn check_host(
     paths: &DaemonPaths,
     name: &str,

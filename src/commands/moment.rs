@@ -25,7 +25,7 @@ fn moment_at(text: &str, now: Timestamp) -> Option<Timestamp> {
     Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// Parses an age, and returns it in seconds.
+/// Parses an age and returns it in seconds.
 fn parse_age(text: &str) -> Option<i64> {
     let (mut seconds, mut remaining) = (0i64, text);
     while !remaining.is_empty() {

@@ -203,7 +203,7 @@ fn text(value: &Value) -> String {
 }
 
 impl NodeInput {
-    /// Reads the input, and parses it with `--input-json`.
+    /// Reads the input and parses it with `--input-json`.
     ///
     /// # Errors
     /// If standard input is not text, or the input is not valid JSON.

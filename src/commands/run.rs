@@ -415,7 +415,7 @@ impl RunWatcher<'_> {
         }
     }
 
-    /// Adds a line to the answer of the first question, and sends the answer once it is complete.
+    /// Adds a line to the answer of the first question and sends the answer once it is complete.
     async fn answer(&mut self, line: Option<String>) -> Result<Option<WatchEnd>, Failure> {
         let Some(mut question) = self.questions.pop_front() else { return Ok(None) };
         let Some(line) = line else {

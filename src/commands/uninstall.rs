@@ -121,7 +121,7 @@ impl Inventory {
             && self.removed_entries().next().is_none()
     }
 
-    /// Removes everything, and returns the errors: each part is independent of the others.
+    /// Removes everything and returns the errors: each part is independent of the others.
     async fn remove(&self, paths: &DaemonPaths, user_paths: &UserPaths) -> Vec<String> {
         let mut errors = Vec::new();
         let entries = Setup::removal(false).outcomes(user_paths, None);

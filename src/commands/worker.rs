@@ -81,7 +81,7 @@ impl Worker {
         self.temporal.is_none()
     }
 
-    /// Replaces this process by the worker for Temporal. Returns only if this fails.
+    /// Replaces this process with the worker for Temporal. Returns only if this fails.
     pub(super) fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let program = find_worker()?;
         let current_program =

@@ -69,7 +69,7 @@ impl Feeds {
         Self { daemon, sender, selection: FeedSelection::default(), picture: None, run: None, _lists: lists }
     }
 
-    /// Subscribes to the selected terminal and run, and ends other subscriptions.
+    /// Subscribes to the selected terminal and run and ends other subscriptions.
     pub(crate) fn select(&mut self, selection: FeedSelection) {
         if selection == self.selection {
             return;

@@ -230,7 +230,7 @@ impl Model {
         }
     }
 
-    /// Sorts the runs, and drops old ones that have ended.
+    /// Sorts the runs and drops old ones that have ended.
     pub(crate) fn sort_runs(&mut self) {
         self.runs.sort_by(|left, right| {
             (Reverse(&left.started_at), &left.run_id).cmp(&(Reverse(&right.started_at), &right.run_id))
@@ -386,7 +386,7 @@ impl Model {
         self.opened.push(Opened::Run(RunView { run_id, opening, steps, step: None, scroll: 0 }));
     }
 
-    /// Closes the current view, and returns to the view below.
+    /// Closes the current view and returns to the view below.
     pub(crate) fn close(&mut self) {
         if let (Some(Opened::Run(_)), Some(Opened::Run(view))) = (self.opened.pop(), self.opened.last_mut()) {
             // The feed follows only one run, so the view below has missed events: load it again.

@@ -114,7 +114,7 @@ pub(crate) fn update(model: &mut Model, elapsed: Duration, now: String, event: U
     effects
 }
 
-/// Moves the selection to an existing row, and scrolls to it.
+/// Moves the selection to an existing row and scrolls to it.
 fn keep_selection_visible(model: &mut Model) {
     let list = model.list();
     let selected = model.selected_index(&list);
@@ -731,7 +731,7 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
     scroll_gate(view, cols, rows, lines);
 }
 
-/// Scrolls a question, and records whether the screen is too small and whether the end was visible.
+/// Scrolls a question and records whether the screen is too small and whether the end was visible.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
     let layout = view.layout(cols, rows);
     view.is_cramped = layout.is_cramped;

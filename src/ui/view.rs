@@ -136,7 +136,7 @@ fn draw_keys(model: &Model, buffer: &mut Buffer, area: Rect, keys: &[(&str, &str
     write(buffer, area, &Line::from(spans));
 }
 
-/// Draws a border with a title, and returns the area inside.
+/// Draws a border with a title and returns the area inside.
 fn draw_border(buffer: &mut Buffer, area: Rect, title: &str) -> Rect {
     if area.width < 4 || area.height < 2 {
         return Rect { width: 0, height: 0, ..area };

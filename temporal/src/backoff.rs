@@ -10,7 +10,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with the pause `first`, and doubles it up to `max_pause`.
+    /// Begins with the pause `first` and doubles it up to `max_pause`.
     pub(crate) const fn new(first: Duration, max_pause: Duration) -> Self {
         Self { next_pause: first, max_pause }
     }

@@ -334,7 +334,7 @@ impl<'a> FunctionDriver<'a> {
         self.pending.push(Pending { id: None, token, is_run: false, future });
     }
 
-    /// Cancels all pending work, and returns the outcome for the parent run.
+    /// Cancels all pending work and returns the outcome for the parent run.
     async fn finish(mut self, outcome: Outcome) -> Outcome {
         let ctx = self.ctx;
         for pending in &self.pending {

@@ -1,4 +1,4 @@
-//! The worker of Temporal, started by `steplatch worker --temporal`.
+//! The Temporal worker, started by `steplatch worker --temporal`.
 
 use std::io::Write as _;
 use std::path::PathBuf;

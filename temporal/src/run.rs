@@ -172,7 +172,7 @@ impl SteplatchRun {
         }
     }
 
-    /// Processes an input, and returns its effect.
+    /// Processes an input and returns its effect.
     #[update(name = "pass")]
     pub async fn pass(ctx: &mut WorkflowContext<Self>, passed: PassedInput) -> TakenInput {
         let key = ctx.state_mut(|run| {
@@ -408,7 +408,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Decides the events and effects of an input, and performs the effects.
+    /// Decides the events and effects of an input and performs the effects.
     async fn process(&mut self, input: Input) {
         if let Input::Outcome { step, outcome } = &input
             && let Some(session_id) =
@@ -563,7 +563,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Starts a task that performs an effect at the host, and sends the events that the host does not have.
+    /// Starts a task that performs an effect at the host and sends the events that the host does not have.
     async fn task(&mut self, key: Key, effect: Effect, within: Duration, once: bool) {
         if self.unrecorded_bytes() > MAX_TASK_EVENT_BYTES {
             self.hand_over_now().await;
@@ -652,7 +652,7 @@ impl<'a> Driver<'a> {
         self.pending.push(Pending { key: Key::Record, token, future });
     }
 
-    /// Hands over all events, and waits for the end of the handover.
+    /// Hands over all events and waits for the end of the handover.
     async fn hand_over_now(&self) {
         while self.ctx.state(|run| run.recorded < run.events.len()) {
             let input = self.next_record_task();

@@ -8,7 +8,7 @@ use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns a workflow that waits in its second state until `file` exists, and ends in its third state.
+/// Returns a workflow that waits in its second state until `file` exists and ends in its third state.
 fn waiting_workflow(name: &str, file: &str) -> Value {
     let command = format!("until [ -e {file} ]; do sleep 0.05; done; echo it-is-there");
     json!({"name": name, "initial_state": "open", "states": {

@@ -24,7 +24,7 @@ impl Scene {
         Self { agent, socket: status["socket"].as_str().unwrap().to_owned(), home }
     }
 
-    /// Starts a run with a gate for `answered_by`, and returns its id.
+    /// Starts a run with a gate for `answered_by` and returns its id.
     fn start_gate_run(&self, answered_by: &str) -> String {
         let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": answered_by});
         let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});

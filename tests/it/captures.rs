@@ -48,7 +48,7 @@ impl Session {
             .call_tool("run_command", json!({"session_id": self.current_terminal(), "command": command, "timeout": 60}))
     }
 
-    /// Types `text`, and waits until the program or the shell reads again.
+    /// Types `text` and waits until the program or the shell reads again.
     fn type_text(&self, text: &str) -> Value {
         self.send(json!({"input_text": text, "until": "input"}))
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use steplatch_testkit::{CommandOutput, Home};
 
-/// Runs a script of this directory with the Python of `client`, and shows its whole output if it fails.
+/// Runs a script of this directory with the Python of `client` and shows its whole output if it fails.
 pub(crate) fn run_client_script(home: &Home, client: &str, script: &str, arguments: &[&str]) {
     let programs = installed_path(Path::new("clients").join(client).join("bin").as_path());
     let python = programs.join("python");

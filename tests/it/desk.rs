@@ -43,7 +43,7 @@ impl Desk {
         Self { terminal, _terminals: terminals, _own: own_terminal }
     }
 
-    /// Waits until the screen shows a pattern, and returns the screen.
+    /// Waits until the screen shows a pattern and returns the screen.
     pub(crate) async fn expect_screen(&self, pattern: &str) -> String {
         let wait = Wait {
             patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],

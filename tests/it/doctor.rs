@@ -33,7 +33,7 @@ impl Installation {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Creates an executable shell script, and returns its path.
+    /// Creates an executable shell script and returns its path.
     fn create_script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -52,7 +52,7 @@ impl Installation {
         CommandOutput::of(&command.output().unwrap())
     }
 
-    /// Runs `doctor`, and returns its exit code and its checks.
+    /// Runs `doctor` and returns its exit code and its checks.
     fn run_doctor(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
         let output = self.run(&[&["doctor", "--json"], arguments].concat(), &[]);
         (output.code, output.json()["checks"].as_array().unwrap().clone())

@@ -31,19 +31,19 @@ impl Story {
         Self { agent: Agent::new(&home), home }
     }
 
-    /// Starts a run with a gate, and returns its id.
+    /// Starts a run with a gate and returns its id.
     fn start_gate(&self, params: &Value) -> String {
         let arguments =
             json!({"workflow_definition": gate_workflow(params), "wait_seconds": 60, "save_on_success": false});
         self.start_waiting_run(arguments)
     }
 
-    /// Starts a function with this body, and returns the id of its run once it waits at a gate.
+    /// Starts a function with this body and returns the id of its run once it waits at a gate.
     fn start_function(&self, body: &str) -> String {
         self.start_waiting_run(self.write_function(body))
     }
 
-    /// Writes a function with this body, and returns the parameters that run it.
+    /// Writes a function with this body and returns the parameters that run it.
     fn write_function(&self, body: &str) -> Value {
         let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
         let text = format!("async def story(ctx):\n{body}\nWorkflow(id=\"story\", session=session, fn=story)\n");

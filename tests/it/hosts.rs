@@ -335,7 +335,7 @@ fn person_answers_ssh_and_the_password_is_stored_nowhere() {
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
     person.expect_text("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
-    // An agent answers no question of ssh, and none is asked in its name.
+    // An agent answers no question from ssh, and none is asked in its name.
     let gate = wait_for_ssh_question(&home);
     let refusal = agent.call_tool("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
     assert_eq!(refusal["success"], false, "{refusal}");

@@ -44,7 +44,7 @@ impl McpServer {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Sends a request of 2026-07-28, and returns the connection of the response.
+    /// Sends a request of 2026-07-28 and returns the connection of the response.
     fn send_request(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",

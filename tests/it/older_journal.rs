@@ -146,7 +146,7 @@ fn entry_types(state: &Path, run: &OlderRun) -> Vec<String> {
     texts.map(|text| entry_type(text.unwrap())).collect()
 }
 
-/// Continues a run after entry `last`, and returns its report and the types of all its entries.
+/// Continues a run after entry `last` and returns its report and the types of all its entries.
 fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
     let home = Home::new(STEPLATCH);
     let project = home.path().join("project");

@@ -1,7 +1,7 @@
 //! Stories of the page, in a real browser.
 //!
 //! A story is a module of `page/`, played by Node with the system's browser. It requests the actions of the person and
-//! the agent outside of the browser from this test, as lines of JSON. Without a browser the stories are skipped.
+//! the agent outside of the browser from this test, as JSON lines. Without a browser the stories are skipped.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};

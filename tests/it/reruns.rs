@@ -5,7 +5,7 @@ use steplatch_testkit::{Agent, Home, Person};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Writes and returns a state machine that logs a line for each command, and ships once there is a route.
+/// Writes and returns a state machine that logs a line for each command and ships once there is a route.
 fn write_release_workflow(home: &Home) -> Value {
     let path = |name: &str| home.path().join(name).display().to_string();
     let state = |command: String, next: Option<&str>| {

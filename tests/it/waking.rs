@@ -52,7 +52,7 @@ impl FollowedCommand {
         serde_json::from_str(&self.next_line()).unwrap()
     }
 
-    /// Waits until the command exits, and returns its exit code.
+    /// Waits until the command exits and returns its exit code.
     fn wait_for_exit(mut self) -> i32 {
         assert!(self.lines.next().is_none(), "all lines were read");
         self.child.wait().unwrap().code().unwrap()

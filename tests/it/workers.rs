@@ -41,7 +41,7 @@ fn function(text: &str) -> Function {
     Function { file: "main.py".to_owned(), text: text.into(), start, limits: Limits::default() }
 }
 
-/// Asks a node two questions, and returns the sum of the answers.
+/// Asks a node two questions and returns the sum of the answers.
 const TWO_QUESTIONS: &str = r#"
 async def main(ctx):
     one = await ctx.run("ask", "one")

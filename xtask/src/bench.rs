@@ -43,7 +43,7 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
     step::run("measurements", &mut script)
 }
 
-/// Measures runs and their journal on the disk of the build, and prints one table; then the speed of a machine's
+/// Measures runs and their journal on the disk of the build and prints one table; then the speed of a machine's
 /// decisions and of folding a history.
 ///
 /// The temporary directory is in memory on many systems, where nothing needs synchronisation.

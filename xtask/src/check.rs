@@ -33,7 +33,7 @@ const OPTIONAL: [OptionalCheck; 2] = [
     },
 ];
 
-/// Runs all checks, and stops at the first that fails.
+/// Runs all checks and stops at the first that fails.
 pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     step::work("documentation", || documentation::check(repository))?;
     format_and_lints(repository)?;
@@ -48,7 +48,7 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the format of all sources, and lints them; a warning is an error.
+/// Checks the format of all sources and lints them; a warning is an error.
 fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
     format(repository)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];

@@ -84,7 +84,7 @@ impl Client {
     }
 }
 
-/// Runs a command, and shows its output only if it failed.
+/// Runs a command and shows its output only if it failed.
 pub(crate) fn quietly(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

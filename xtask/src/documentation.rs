@@ -39,7 +39,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Checks the blocks and the links of every page, and lists all mistakes.
+/// Checks the blocks and the links of every page and lists all mistakes.
 pub(crate) fn check(repository: &Repository) -> anyhow::Result<()> {
     let problems = problems(repository.root())?;
     if problems.is_empty() {

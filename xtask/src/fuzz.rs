@@ -24,7 +24,7 @@ struct Target {
     corpus: PathBuf,
 }
 
-/// Runs one target or all of them, and stops at the first that fails.
+/// Runs one target or all of them and stops at the first that fails.
 ///
 /// `--minutes N` sets the time for each target.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {

@@ -41,7 +41,7 @@ pub(crate) fn ensure_xterm(repository: &Repository) -> anyhow::Result<()> {
     install(repository, directory, packages)
 }
 
-/// Installs the program that makes MCP bundles, and returns its path.
+/// Installs the program that makes MCP bundles and returns its path.
 pub(crate) fn ensure_mcpb(repository: &Repository) -> anyhow::Result<PathBuf> {
     let (directory, package) = MCPB;
     install(repository, directory, package)?;

@@ -45,7 +45,7 @@ fn mutations(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Applies each patch alone to a copy of the repository, and simulates until a schedule breaks a rule.
+/// Applies each patch alone to a copy of the repository and simulates until a schedule breaks a rule.
 fn find_mutations(repository: &Repository) -> anyhow::Result<()> {
     let copy = repository.target().join("mutations");
     let git = |directory: &Path, arguments: &[&str]| -> anyhow::Result<()> {

@@ -74,7 +74,7 @@ fn make_pages(layout: &Layout, root: &Path) -> anyhow::Result<Vec<(String, Vec<S
     layout.summary().parts.iter().map(part).collect()
 }
 
-/// Writes the input of mdBook to a new directory, and returns the number of pages.
+/// Writes the input of mdBook to a new directory and returns the number of pages.
 fn write_sources(
     layout: &Layout,
     root: &Path,
@@ -128,7 +128,7 @@ fn copy(layout: &Layout, root: &Path, source: &Path, directory: &Path) -> anyhow
     write(&target, list)
 }
 
-/// Writes a file, and creates its directory.
+/// Writes a file and creates its directory.
 fn write(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let directory = path.parent().context("A file is in a directory.")?;
     fs::create_dir_all(directory).with_context(|| format!("{} could not be created.", directory.display()))?;

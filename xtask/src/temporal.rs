@@ -28,7 +28,7 @@ pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Checks the format of the worker's sources, and lints them.
+/// Checks the format of the worker's sources and lints them.
 pub(crate) fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
     step::run("format of the worker of Temporal", &mut cargo(repository, &["fmt", "--check"]))?;
     let mut lints = cargo(repository, &["build", "--all-targets", "--locked", "--quiet"]);

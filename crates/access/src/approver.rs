@@ -283,7 +283,7 @@ impl Approver {
         }
     }
 
-    /// Checks that `passphrase` is the approver's, and returns whether one is set. Any value passes if none is set.
+    /// Checks that `passphrase` is the approver's and returns whether one is set. Any value passes if none is set.
     ///
     /// # Errors
     ///
@@ -466,7 +466,7 @@ impl Approver {
     ///
     /// # Errors
     ///
-    /// Returns a reply with the reason, and changes nothing.
+    /// Returns a reply with the reason and changes nothing.
     pub async fn change(
         &self,
         verb: SetApprover,

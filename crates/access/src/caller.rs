@@ -63,7 +63,7 @@ pub struct Caller {
 /// Maximum length of the name of a client or a surface, in characters. Every answer to a gate stores both.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Removes control and format characters from a name that a client states, and truncates it to [`MAX_NAME_CHARS`].
+/// Removes control and format characters from a name that a client states and truncates it to [`MAX_NAME_CHARS`].
 fn clean_name(name: &str) -> String {
     let visible = name.chars().filter(|character| !character.is_control() && !is_format(*character));
     visible.take(MAX_NAME_CHARS).collect()
@@ -85,7 +85,7 @@ impl Caller {
         }
     }
 
-    /// Returns the refusal of a request whose program, or the browser behind it, is in a terminal of steplatch, was
+    /// Returns the refusal of a request whose program, or the browser behind it, is in a steplatch terminal, was
     /// started by steplatch, or cannot be determined: an agent may control it.
     #[boxed]
     pub async fn kept_terminal_refusal(&self) -> Option<PersonRefusal> {
@@ -126,7 +126,7 @@ impl Caller {
     }
 
     /// Returns whether the caller is a program in the foreground of a terminal that a person may have: it is not a
-    /// terminal of steplatch, and no evidence points to a program of an agent. If the system hides processes of other
+    /// steplatch terminal, and no evidence points to a program of an agent. If the system hides processes of other
     /// users, the terminal alone counts.
     #[boxed]
     pub async fn is_at_own_terminal(&self) -> bool {

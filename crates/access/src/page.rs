@@ -245,7 +245,7 @@ impl PageLogins {
         }
     }
 
-    /// Checks both halves of a session, and records its use.
+    /// Checks both halves of a session and records its use.
     pub fn check(&self, verb: &CheckPageSession) -> CheckPageSessionReply {
         let (cookie, half) = (SecretHash::from_secret(&verb.cookie.0), SecretHash::from_secret(&verb.half.0));
         let mut logins = self.logins.lock();

@@ -187,7 +187,7 @@ impl Passkeys {
         RegisterPasskeyReply { success: true, passkey: Some(info), error: None }
     }
 
-    /// Waits until a browser has registered a passkey with a ticket, and returns the passkey.
+    /// Waits until a browser has registered a passkey with a ticket and returns the passkey.
     #[boxed]
     pub async fn await_registration(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
         let ticket = SecretHash::from_secret(&verb.ticket.0);

@@ -340,7 +340,7 @@ impl MachineWriter<'_> {
         self.facts.varying = self.alignment.varying.get(&turn).cloned().unwrap_or_default();
     }
 
-    /// Adds a guess for each argument that a turn introduced, and reports each pattern of its states, starting at `first`,
+    /// Adds a guess for each argument that a turn introduced and reports each pattern of its states, starting at `first`,
     /// that the other capture did not print.
     fn add_differences(&mut self, turn: usize, first: usize) {
         let Some(other) = self.alignment.pairs.get(&turn).and_then(|other| self.other_turns.get(*other)) else {
@@ -378,7 +378,7 @@ impl MachineWriter<'_> {
         self.captured.undecided.extend(undecided);
     }
 
-    /// Adds a state under a unique name, and returns the name.
+    /// Adds a state under a unique name and returns the name.
     fn add_state(&mut self, base: &str, tool: &'static str, params: Map<String, Value>, condition: Value) -> String {
         let name = self.state_names.take(&slug(base));
         self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });

@@ -304,7 +304,7 @@ struct Output<'o> {
 }
 
 impl Output<'_> {
-    /// Returns the pattern that captures the value at this position in the group `name`, and has a group that matches
+    /// Returns the pattern that captures the value at this position in the group `name` and has a group that matches
     /// another similar row. `None` if similar rows have similar neighbours, so that nothing identifies the row.
     fn reading_pattern(&self, row: usize, column: usize, name: &str) -> Option<String> {
         let row_with = |group: &str, bindings: &[Binding]| self.row_with_group(row, column, group, bindings);

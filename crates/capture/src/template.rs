@@ -176,7 +176,7 @@ const KEYS: [(&str, &str); 18] = [
     ("\x1b", "escape"),
 ];
 
-/// Returns the key at the beginning of the bytes of a person's terminal, and its length in bytes.
+/// Returns the key at the beginning of the bytes of a person's terminal and its length in bytes.
 pub(crate) fn key_at(bytes: &str) -> Option<(&'static str, usize)> {
     KEYS.iter().find(|(key, _)| bytes.starts_with(key)).map(|(key, name)| (*name, key.len()))
 }

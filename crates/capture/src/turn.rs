@@ -165,7 +165,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Reads an entry, and returns the index of the next entry.
+    /// Reads an entry and returns the index of the next entry.
     fn read_entry(&mut self, entry_index: usize) -> usize {
         let moments = self.moments;
         let input = &moments[entry_index].input;

@@ -145,7 +145,7 @@ impl ManualClock {
         self.0.lock().now
     }
 
-    /// Advances the clock by `duration`, and wakes the sleepers that are then due: the earliest first, and among
+    /// Advances the clock by `duration` and wakes the sleepers that are then due: the earliest first, and among
     /// those with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
     pub fn advance(&self, duration: Duration) {
         let due = {

@@ -103,7 +103,7 @@ impl RunListener for ChangeHub {
 pub(crate) struct Subscription(Arc<Subscriber>);
 
 impl Subscription {
-    /// Waits for changes, and returns those of a short interval. Cancel-safe.
+    /// Waits for changes and returns those of a short interval. Cancel-safe.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
             self.0.has_changes.notified().await;

@@ -233,7 +233,7 @@ impl Dispatcher {
         })
     }
 
-    /// Waits until the daemon stops, and returns its shutdown mode.
+    /// Waits until the daemon stops and returns its shutdown mode.
     pub(crate) async fn wait_until_stopped(&self) -> ShutdownMode {
         let mut stop = self.stop.subscribe();
         // This struct owns the sender, so it outlives this call.
@@ -249,7 +249,7 @@ impl Dispatcher {
         ConnectionGuard(&self.clients)
     }
 
-    /// Leaves the runs for the next daemon, and closes terminals unless the mode keeps them.
+    /// Leaves the runs for the next daemon and closes terminals unless the mode keeps them.
     pub(crate) async fn close(&self, mode: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;

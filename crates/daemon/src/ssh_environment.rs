@@ -25,7 +25,7 @@ pub const QUESTION_VARIABLE: &str = "STEPLATCH_SSH_QUESTION";
 pub(crate) struct DaemonSshEnvironment {
     /// The program that forwards questions, if there is one.
     program: Option<PathBuf>,
-    /// The questions of ssh, which issue tickets.
+    /// The questions from ssh, which issue tickets.
     questions: Arc<SshQuestions>,
     /// The state directory of the daemon.
     state: PathBuf,

@@ -53,7 +53,7 @@ impl SshQuestions {
         ticket
     }
 
-    /// Waits until a question about a host is open, and returns its run.
+    /// Waits until a question about a host is open and returns its run.
     pub(crate) async fn wait_for_open(&self, host: &str) -> String {
         let mut changed = self.changed.subscribe();
         loop {
@@ -67,7 +67,7 @@ impl SshQuestions {
         }
     }
 
-    /// Asks a person a question of `ssh`, and returns the answer.
+    /// Asks a person a question of `ssh` and returns the answer.
     pub(crate) async fn ask(self: &Arc<Self>, runs: &Arc<Runs>, verb: AskSshQuestion) -> AskSshQuestionReply {
         let host = self.tickets.lock().iter().find(|(ticket, _)| *ticket == verb.ticket).map(|(_, host)| host.clone());
         let Some(host) = host else {

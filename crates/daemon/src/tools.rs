@@ -79,7 +79,7 @@ impl Tools {
         Ok(to_tools(proven, &tools))
     }
 
-    /// Finds the tool that `caller` calls, and checks the arguments.
+    /// Finds the tool that `caller` calls and checks the arguments.
     ///
     /// # Errors
     ///

@@ -88,7 +88,7 @@ fn arrowhead(class: &str) -> String {
 
 /// Draws the start of a run: a dot above the initial state, with a line to it.
 fn draw_start(output: &mut String, (x, width): (f64, f64), top: f64, plan: &Plan) {
-    // Lines from the left end left of this line, and lines from the right end right of it, so that none cross.
+    // Lines from the left end left of this line and lines from the right end right of it, so that none cross.
     let (left, right) = (x - width / 2.0, x + width / 2.0);
     let (mut begin, mut end) = (left, right);
     for route in &plan.lines {

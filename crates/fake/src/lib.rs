@@ -140,7 +140,7 @@ impl FakeService {
         self.shared.state().runs.get_mut(run).expect("the run was started").statuses = statuses.into();
     }
 
-    /// Refuses connections, and closes open ones at their next request.
+    /// Refuses connections and closes open ones at their next request.
     pub fn go_down(&self) {
         self.shared.state().is_down = true;
         if let Some(serving) = self.serving.lock().unwrap().take() {

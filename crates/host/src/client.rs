@@ -402,7 +402,7 @@ impl Host {
         ask_over(&self.shared, ask).await
     }
 
-    /// Returns the steps of runs whose results the host stores, and records them for later calls of [`Self::settle`].
+    /// Returns the steps of runs whose results the host stores and records them for later calls of [`Self::settle`].
     ///
     /// # Errors
     /// If the host does not answer.
@@ -455,7 +455,7 @@ impl Host {
         self.shared.steps.lock().remove(step);
     }
 
-    /// Sends a request, and returns the answer and the events that follow it.
+    /// Sends a request and returns the answer and the events that follow it.
     pub(crate) async fn subscribe<T, E>(&self, ask: &Ask) -> Result<(T, Events<E>), AskError>
     where
         T: DeserializeOwned + Send + 'static,

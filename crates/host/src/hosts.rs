@@ -244,7 +244,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// a stopped host never sends it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends a request, and waits at most [`ANSWER_TIMEOUT`] for the answer.
+/// Sends a request and waits at most [`ANSWER_TIMEOUT`] for the answer.
 pub(crate) async fn ask_with_timeout<T: DeserializeOwned + Send + 'static>(
     host: &Host,
     ask: &Ask,
@@ -401,7 +401,7 @@ impl Hosts {
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
 
-    /// Sets the configured machines, and connects to those that have terminals.
+    /// Sets the configured machines and connects to those that have terminals.
     pub fn configure_remotes(&self, configs: &[RemoteHostConfig]) {
         if let Some(remote) = self.shared.remote.get() {
             remote.configure(configs);
@@ -1232,7 +1232,7 @@ impl Hosts {
         });
     }
 
-    /// Removes an ended host from the table, and records its terminals as lost.
+    /// Removes an ended host from the table and records its terminals as lost.
     fn forget(&self, pid: u32) {
         let mut table = self.lock();
         table.hosts.retain(|known| known.host.greeting().pid != pid || !known.host.is_lost());

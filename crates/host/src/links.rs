@@ -66,7 +66,7 @@ impl Links {
         self.sessions.lock().get(session).map(|running| running.arrivals.clone())
     }
 
-    /// Begins a session, and ends the earlier sessions of its client, whose process has ended.
+    /// Begins a session and ends the earlier sessions of its client, whose process has ended.
     fn begin(&self, hello: &Hello, serve: impl FnOnce(UnixStream)) -> Option<mpsc::Sender<Arrival>> {
         let (local, peer) = UnixStream::pair()
             .inspect_err(|error| tracing::warn!(%error, "a session of a remote host cannot begin"))

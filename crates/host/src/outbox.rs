@@ -1,6 +1,6 @@
 //! The write half of a connection. Writes whole frames in order.
 //!
-//! Writes a frame directly if the socket has room, and queues it otherwise. Senders of events wait while the queue is
+//! Writes a frame directly if the socket has room and queues it otherwise. Senders of events wait while the queue is
 //! long. A request is refused as a whole if too many frames wait. Answers neither wait nor are refused: the server
 //! stops reading requests while many answers wait.
 

@@ -43,7 +43,7 @@ impl HostRecord {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 
-    /// Signals the host to create its socket again, and waits for the socket for a limited time.
+    /// Signals the host to create its socket again and waits for the socket for a limited time.
     pub(crate) async fn listen_again(&self) {
         let is_signalled =
             Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());

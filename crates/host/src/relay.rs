@@ -1,7 +1,7 @@
 //! The remote end of a connection. Finds or starts the terminal host there, and copies bytes to and
 //! from it.
 //!
-//! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange lines of JSON:
+//! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange JSON lines:
 //! the relay's [`RelayHello`] after [`MARK`] (after possible output of a login shell), the client's [`RelayRequest`],
 //! and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
 
@@ -225,7 +225,7 @@ fn copy_both_ways(
     Ok(())
 }
 
-/// Copies until the end, and flushes after each read.
+/// Copies until the end and flushes after each read.
 fn copy_and_flush(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
     loop {

@@ -220,7 +220,7 @@ impl RemoteHosts {
         self.shared.changed.subscribe()
     }
 
-    /// Connects to a machine if it is not connected, and returns its status.
+    /// Connects to a machine if it is not connected and returns its status.
     pub(crate) async fn check(&self, name: &str, timeout: Duration) -> Result<RemoteHostStatus, RemoteError> {
         let machine = self.find_machine(name)?;
         machine.check(timeout).await?;

@@ -284,7 +284,7 @@ impl Connection {
         connection.give_seats_back().await;
     }
 
-    /// Turns the connection into a link, and answers the request for it. The client sends nothing before the answer, so
+    /// Turns the connection into a link and answers the request for it. The client sends nothing before the answer, so
     /// that the link reads all further bytes.
     fn link(&self, stream: &UnixStream, number: u64) {
         let duplicate = stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);

@@ -82,7 +82,7 @@ impl RouteHandler {
         let params = Value::Object(self.merge_parameters(request)?);
         let (mut reply, warnings) = match self.route.verb {
             "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
-            // The daemon checks the passphrase, and refuses all of them from a program in a terminal of steplatch.
+            // The daemon checks the passphrase, and refuses all of them from a program in a steplatch terminal.
             verb @ ("UNLOCK_RUNS" | "DELETE_RUN" | "END_PAGE_SESSIONS") => {
                 daemon.for_person(surface, peer).call_raw(verb, params).await?
             }

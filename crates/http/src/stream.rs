@@ -257,7 +257,7 @@ impl Follower {
         chunk.filter(|_| self.app.admission.caller(&self.headers).is_known())
     }
 
-    /// Encodes events as a chunk, and continues after them.
+    /// Encodes events as a chunk and continues after them.
     fn encode_chunk(&mut self, events: Vec<SseEvent>) -> Bytes {
         if let Some(last) = events.last() {
             self.next = last.seq + 1;

@@ -120,7 +120,7 @@ impl Token {
         Ok((token, new_text))
     }
 
-    /// Creates a new token for a state directory, and returns its text. The server then rejects the old one.
+    /// Creates a new token for a state directory and returns its text. The server then rejects the old one.
     ///
     /// # Errors
     /// If writing the file fails.

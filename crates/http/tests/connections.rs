@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Sends a GET request with additional headers, and returns the response.
+/// Sends a GET request with additional headers and returns the response.
 async fn get(port: u16, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n{headers}\r\n");

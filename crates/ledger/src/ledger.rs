@@ -240,7 +240,7 @@ impl<P, R> Ledger<P, R> {
         Some(performing)
     }
 
-    /// Stores the name of an ended effect, and drops the oldest one.
+    /// Stores the name of an ended effect and drops the oldest one.
     fn keep_name(&mut self, key: EffectKey) {
         self.ended.push_back(key);
         if self.ended.len() > self.limits.max_names

@@ -42,7 +42,7 @@ pub enum Lie {
     Value(Value),
     /// This refusal, as JSON.
     Refusal(Value),
-    /// This value, and events after it.
+    /// This value and events after it.
     Events(Value, Vec<Value>),
     /// The body of the answer, as bytes.
     Body(Vec<u8>),

@@ -76,7 +76,7 @@ impl Library {
         Ok(stored)
     }
 
-    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns `None` if the workflow
+    /// Replaces the definition `before` with `after` as the next version, under one lock. Returns `None` if the workflow
     /// has another definition now. If it has `after` already, a killed process may have saved the version without its
     /// author; this call then adds the author.
     ///
@@ -211,7 +211,7 @@ impl Library {
         if lock.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Saves the golden transcript of a workflow beside it: the actions of each state at the capture, as lines of JSON.
+    /// Saves the golden transcript of a workflow beside it: the actions of each state at the capture, as JSON lines.
     /// Returns its path.
     ///
     /// # Errors
@@ -279,7 +279,7 @@ impl Library {
         lock.replace(&file_name(&stored.name), document::to_text(stored).as_bytes())
     }
 
-    /// Writes the file of a new definition, and records it as a version.
+    /// Writes the file of a new definition and records it as a version.
     fn save_new(&self, lock: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
         self.put(lock, stored)?;
         // The save succeeded. A version without a record has no author, and is recorded when it is replaced.

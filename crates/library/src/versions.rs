@@ -47,7 +47,7 @@ pub struct Author {
 }
 
 impl Author {
-    /// Shortens the strings to their limits, and drops blank strings.
+    /// Shortens the strings to their limits and drops blank strings.
     fn shorten(self) -> Self {
         let shorten = |text: Option<String>, max_chars: usize| {
             text.map(|text| text.chars().take(max_chars).collect::<String>()).filter(|text| !text.trim().is_empty())
@@ -218,7 +218,7 @@ impl Library {
         self.read_version(name, metadata.version).is_some_and(|recorded| recorded.hash == metadata.hash)
     }
 
-    /// Records a saved definition, and removes the oldest versions beyond the limit.
+    /// Records a saved definition and removes the oldest versions beyond the limit.
     pub(crate) fn record_saved(
         &self,
         lock: &FolderLock<'_>,
@@ -256,7 +256,7 @@ impl Library {
         lock.replace(&file_name(name, file.version), text.as_bytes())
     }
 
-    /// Reads the recorded versions, and ignores other files.
+    /// Reads the recorded versions and ignores other files.
     fn read_versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
         let numbers = self.version_numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())

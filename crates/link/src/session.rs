@@ -100,7 +100,7 @@ impl Session {
         self.sent == self.outgoing.len()
     }
 
-    /// Returns the next bytes for the connection, and counts them as sent.
+    /// Returns the next bytes for the connection and counts them as sent.
     pub(crate) fn next_data(&mut self) -> Option<&[u8]> {
         let start = self.sent;
         let end = self.outgoing.len().min(start + MAX_DATA_BYTES);

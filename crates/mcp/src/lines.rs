@@ -1,4 +1,4 @@
-//! Messages as lines of JSON, with an error response to each invalid line.
+//! Messages as JSON lines, with an error response to each invalid line.
 //!
 //! The transport of the protocol library drops lines that it cannot parse, so the client waits forever. This transport
 //! responds to such a line as JSON-RPC 2.0 requires (<https://www.jsonrpc.org/specification#error_object>), with its id

@@ -102,7 +102,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn cancel_task(&self, id: &str, client: &ClientContext<'_>)
     -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Returns a receiver of later changes of the lists, and starts watching the lists.
+    /// Returns a receiver of later changes of the lists and starts watching the lists.
     fn changes(&self) -> broadcast::Receiver<ListChange>;
 }
 

@@ -49,7 +49,7 @@ impl Progress {
         self.send(progress).await;
     }
 
-    /// Sets the next message, and replaces a pending one.
+    /// Sets the next message and replaces a pending one.
     pub(crate) fn set_message(&mut self, message: String) {
         self.pending_message = Some(message);
     }

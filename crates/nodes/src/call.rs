@@ -66,7 +66,7 @@ impl CallLimit {
         self.limit
     }
 
-    /// Waits until the call must end, and returns the reason.
+    /// Waits until the call must end and returns the reason.
     pub(crate) async fn wait_until_reached(&self) -> Failure {
         let deadline_passed = async {
             match self.deadline {
@@ -84,7 +84,7 @@ impl CallLimit {
         }
     }
 
-    /// Performs `work`, and drops it once the call must end.
+    /// Performs `work` and drops it once the call must end.
     pub(crate) async fn run_within(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
         tokio::select! {
             outcome = work => outcome,

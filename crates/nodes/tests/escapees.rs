@@ -9,7 +9,7 @@ use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, Nodes};
 use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
-/// Waits until a process has written its id, and returns it.
+/// Waits until a process has written its id and returns it.
 async fn wait_for_pid(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();

@@ -98,7 +98,7 @@ struct ClientData {
     cross_origin: bool,
 }
 
-/// Verifies the registration of a passkey, and returns it.
+/// Verifies the registration of a passkey and returns it.
 ///
 /// # Errors
 /// Unless an authenticator that verified the person created it for this challenge, in a top-level page.
@@ -155,7 +155,7 @@ fn parse_client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(C
     Ok((client, bytes))
 }
 
-/// Checks the header of the authenticator's data, and returns the data after it.
+/// Checks the header of the authenticator's data and returns the data after it.
 fn check_header<'d>(data: &'d [u8], origin: &str, required_flags: u8) -> Result<&'d [u8], PasskeyError> {
     let (header, remainder) =
         data.split_at_checked(HEADER_BYTES).ok_or(PasskeyError::Malformed("authenticator data"))?;

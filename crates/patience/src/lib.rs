@@ -68,7 +68,7 @@ impl<T, E: Debug> Observation for Result<T, E> {
     }
 }
 
-/// Waits until `condition` holds, and returns its value. Evaluates the condition every 10 ms.
+/// Waits until `condition` holds and returns its value. Evaluates the condition every 10 ms.
 ///
 /// # Panics
 /// After 120 s, or the time in the environment variable [`DEADLINE_VARIABLE`], with `awaited` and the last observed

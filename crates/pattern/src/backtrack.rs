@@ -81,7 +81,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs from a step up to its `Accept`, and returns the position there. A failed attempt restores all slots.
+    /// Runs from a step up to its `Accept` and returns the position there. A failed attempt restores all slots.
     ///
     /// Calls itself for independent parts; the nesting of groups bounds the recursion.
     fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, BudgetExceeded> {
@@ -263,7 +263,7 @@ impl Run<'_> {
         Ok(is_match)
     }
 
-    /// Matches the text of a group again, and returns the end of the repeated text.
+    /// Matches the text of a group again and returns the end of the repeated text.
     fn match_backreference(
         &mut self,
         group: usize,

@@ -135,7 +135,7 @@ impl Sets {
         })
     }
 
-    /// Adds the bytes that can begin a match of a part, and returns whether such a match may be empty.
+    /// Adds the bytes that can begin a match of a part and returns whether such a match may be empty.
     fn collect_first_bytes(&mut self, node: &Node, ignore_case: bool, bytes: &mut [bool; 256]) -> bool {
         if let Some(matcher) = self.char_matcher(node, ignore_case) {
             let matches_non_ascii = match &matcher {
@@ -195,7 +195,7 @@ impl Compiler {
         self.slot_count - 1
     }
 
-    /// Adds a placeholder for a step whose target is not known yet, and returns its index.
+    /// Adds a placeholder for a step whose target is not known yet and returns its index.
     fn add_placeholder(&mut self) -> usize {
         self.steps.push(Step::Jump(0));
         self.steps.len() - 1

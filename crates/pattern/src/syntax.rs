@@ -814,7 +814,7 @@ fn repeat_node(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node
     Node::Alternation(if mode == RepeatMode::Lazy { vec![Node::Empty, node] } else { vec![node, Node::Empty] })
 }
 
-/// Returns whether a part matches only the empty string, and captures nothing.
+/// Returns whether a part matches only the empty string and captures nothing.
 fn is_zero_width(node: &Node) -> bool {
     match node {
         Node::Empty | Node::Anchor(_) | Node::Look { .. } => true,

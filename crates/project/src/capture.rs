@@ -16,7 +16,7 @@ use crate::folders::LibrarySearch;
 use crate::workflows::Workflows;
 
 impl Workflows {
-    /// Builds a workflow from the commands typed in terminals, and saves it on request.
+    /// Builds a workflow from the commands typed in terminals and saves it on request.
     #[boxed]
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
         let refusal = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };

@@ -51,7 +51,7 @@ pub(super) fn nesting_errors(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(
     graphs.keys().filter_map(|name| Some(((*name).to_owned(), nesting_error(name)?))).collect()
 }
 
-/// Follows `next` from `name` until a name repeats, and returns the cycle.
+/// Follows `next` from `name` until a name repeats and returns the cycle.
 fn find_cycle<'n>(name: &'n str, next: impl Fn(&str) -> Option<&'n str>) -> Vec<&'n str> {
     let mut path = vec![name];
     while let Some(called) = next(path[path.len() - 1]) {

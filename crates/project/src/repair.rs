@@ -117,7 +117,7 @@ impl Workflows {
         Some(LastScreen::new(String::new(), &text).screen)
     }
 
-    /// Saves a patched machine as the next version after that of the run, and returns its number. Saving it again
+    /// Saves a patched machine as the next version after that of the run and returns its number. Saving it again
     /// changes nothing.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Workflows {
     }
 }
 
-/// Replays a recording with the machine before and after a patch, and describes the result.
+/// Replays a recording with the machine before and after a patch and describes the result.
 ///
 /// # Errors
 ///

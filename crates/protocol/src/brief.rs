@@ -190,7 +190,7 @@ fn short_entry(entry: Map<String, Value>) -> Map<String, Value> {
     entry.into_iter().filter_map(short_field).collect()
 }
 
-/// Cuts the strings of an object to one line, and drops fields beyond [`MAX_OBJECT_BYTES`].
+/// Cuts the strings of an object to one line and drops fields beyond [`MAX_OBJECT_BYTES`].
 fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
     let field_count = fields.len();
     let mut short = Map::new();

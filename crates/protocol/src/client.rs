@@ -198,7 +198,7 @@ impl Client {
         Ok((reply, warnings))
     }
 
-    /// Calls the verb `name` with raw JSON parameters, and returns the raw reply with the daemon's warnings.
+    /// Calls the verb `name` with raw JSON parameters and returns the raw reply with the daemon's warnings.
     ///
     /// # Errors
     /// Same as [`Client::call`].
@@ -230,7 +230,7 @@ impl Client {
         self.send_request(self.next_request_id(), name, params, Some(step)).await
     }
 
-    /// Subscribes with `verb`, and returns its reply and its events.
+    /// Subscribes with `verb` and returns its reply and its events.
     ///
     /// # Errors
     /// Same as [`Client::call`].

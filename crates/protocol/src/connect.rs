@@ -141,7 +141,7 @@ async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply),
     }
 }
 
-/// Connects to the daemon of `paths`, and starts it first if none is running.
+/// Connects to the daemon of `paths` and starts it first if none is running.
 ///
 /// # Errors
 /// If it cannot be started, or speaks another version.

@@ -2,7 +2,7 @@
 //!
 //! Owns every verb of the daemon: its name, its parameters, its reply and hints
 //! about its effects. Tool schemas and help are derived from these types. This
-//! crate also owns the encoding of verbs (lines of JSON), the paths of the daemon,
+//! crate also owns the encoding of verbs (JSON lines), the paths of the daemon,
 //! and the client that all front-ends use.
 
 mod approver;

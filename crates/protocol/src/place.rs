@@ -120,7 +120,7 @@ impl DaemonPaths {
         self.runtime_base.as_deref()
     }
 
-    /// Creates the runtime directory if it is missing, and makes it accessible only to this user.
+    /// Creates the runtime directory if it is missing and makes it accessible only to this user.
     ///
     /// # Errors
     /// If the directory or its parent belongs to another user, is not a directory, or the system reports an error.
@@ -206,7 +206,7 @@ impl DaemonPaths {
     }
 }
 
-/// Creates `directory` and its parents if they are missing, and makes it accessible only to this user.
+/// Creates `directory` and its parents if they are missing and makes it accessible only to this user.
 ///
 /// # Errors
 /// If it belongs to another user, is not a directory, or the system reports an error.

@@ -267,7 +267,7 @@ impl ReconnectingClient {
         }
     }
 
-    /// Subscribes with `verb`, and returns its reply and its events. The events end with the connection.
+    /// Subscribes with `verb` and returns its reply and its events. The events end with the connection.
     ///
     /// # Errors
     /// Same as [`ReconnectingClient::call`].

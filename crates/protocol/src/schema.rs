@@ -110,7 +110,7 @@ fn remove_null(object: &mut Map<String, Value>) {
     }
 }
 
-/// Replaces `oneOf` with described constants by an `enum`.
+/// Replaces `oneOf` with described constants with an `enum`.
 fn enumerate_constants(object: &mut Map<String, Value>) {
     let constant_values = |choices: &Value| -> Option<Vec<Value>> {
         choices.as_array()?.iter().map(|choice| choice.get("const").cloned()).collect()

@@ -18,7 +18,7 @@ const SESSION_COMMANDS: [&str; 5] =
 /// Fields that name a session: that of document 003, and its newer name.
 const SESSION_FIELDS: [&str; 2] = ["session_id", "workspace"];
 
-/// Removes the session names from the parameters of a command, and returns them: up to one for each field. The
+/// Removes the session names from the parameters of a command and returns them: up to one for each field. The
 /// parameters of other commands are unchanged.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ impl VerbTraits {
     /// Reads; changes at most the bookkeeping of the request.
     pub const READS: Self =
         Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
-    /// Reads from remote services or hosts, and changes nothing.
+    /// Reads from remote services or hosts and changes nothing.
     pub const READS_REMOTE: Self = Self { open_world: true, ..Self::READS };
     /// Runs or feeds programs that may do anything.
     pub const EXECUTES: Self =

@@ -44,7 +44,7 @@ const MIN_COUNTED_BLANKS: usize = 40;
 /// Minimum number of line ends among consecutive blanks that a count replaces.
 const MIN_COUNTED_LINE_ENDS: usize = 5;
 
-/// Replaces long runs of blanks and empty lines by a count; they would push the text after them out of sight.
+/// Replaces long runs of blanks and empty lines with a count; they would push the text after them out of sight.
 #[must_use]
 pub fn with_collapsed_blanks(text: &str) -> String {
     let (mut compact, mut rest) = (String::with_capacity(text.len()), text);
@@ -67,7 +67,7 @@ fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_format(character)
 }
 
-/// Returns whether a mark strikes through or encloses the preceding character (general category Me, and overlays with
+/// Returns whether a mark strikes through or encloses the preceding character (general category Me and overlays with
 /// the combining class 1).
 fn is_overlay(character: char) -> bool {
     matches!(character,

@@ -21,9 +21,9 @@ enum Behaviour {
     CloseAtOnce,
     /// Closes the connection during the handshake.
     CloseAfterHello(HelloStage),
-    /// Reads a request, and closes the connection after this many bytes of the reply.
+    /// Reads a request and closes the connection after this many bytes of the reply.
     CloseWithinReply(usize),
-    /// Sends this reply and these events for one request, and closes the connection.
+    /// Sends this reply and these events for one request and closes the connection.
     Reply(Value, Vec<Value>),
     /// Same as `Reply`, but keeps the connection open.
     ReplyAndStay(Value, Vec<Value>),

@@ -37,7 +37,7 @@ fn result() -> Answer {
     Answer::Value(json!({ "success": true, "output": "some output of a command\n", "error": null, "attributes": {} }))
 }
 
-/// Executes this number of calls, and returns their history.
+/// Executes this number of calls and returns their history.
 fn history(program: &Program, call_count: u64) -> Vec<Entry> {
     let (mut execution, mut progress) = Execution::begin(program, &start("it", json!(call_count)), &Limits::default());
     let mut history = Vec::new();

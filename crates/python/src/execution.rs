@@ -360,7 +360,7 @@ impl Execution {
         self.open_calls.iter().any(|(ordinal, number)| !self.inlined.contains(ordinal) && is_in(numbers, *number))
     }
 
-    /// Takes the open calls with answers from outside, and returns the numbers that await them.
+    /// Takes the open calls with answers from outside and returns the numbers that await them.
     fn take_interrupted(&mut self, numbers: &[u32]) -> Vec<u32> {
         self.is_cancelling = false;
         self.early_inputs.clear();

@@ -69,7 +69,7 @@ impl LocalWorker {
         Ok((Self(worker), greeting))
     }
 
-    /// Executes the request of a line, and returns the bytes of the reply.
+    /// Executes the request of a line and returns the bytes of the reply.
     ///
     /// # Errors
     /// If the line is invalid.
@@ -192,7 +192,7 @@ impl<W: Write> Worker<W> {
         }
     }
 
-    /// Returns the compiled file, and compiles it if necessary.
+    /// Returns the compiled file and compiles it if necessary.
     fn load_program(&mut self, file: String, text: String) -> Result<Program, Failure> {
         let position = self.programs.iter().position(|entry| entry.0 == file && entry.1 == text);
         let entry = match position.and_then(|position| self.programs.remove(position)) {

@@ -39,7 +39,7 @@ impl Header {
         idle_time_limit: Option<f64>,
         title: Option<String>,
     ) -> String {
-        // The TERM of every program in a terminal of steplatch.
+        // The TERM of every program in a steplatch terminal.
         let term = Term { cols, rows, kind: "xterm-256color" };
         line(&Self { version: 3, term, timestamp, idle_time_limit, title })
     }

@@ -229,7 +229,7 @@ impl Client {
         answer.read(|json| Status::read(&json)).await
     }
 
-    /// Requests the cancellation of a run, and retries on temporary failures: cancelling is idempotent.
+    /// Requests the cancellation of a run and retries on temporary failures: cancelling is idempotent.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl Client {
         }
     }
 
-    /// Sends a GET request, and follows redirects within the service's own origin.
+    /// Sends a GET request and follows redirects within the service's own origin.
     async fn get(&self, url: Url) -> Result<Answer, RequestError> {
         let mut request = Request { method: Method::GET, url, body: None, idempotency_key: None };
         for _ in 0..=MAX_REDIRECTS {

@@ -1,6 +1,6 @@
 //! Cleaning of foreign text for people, terminals and models.
 //!
-//! Models read the texts of a service, and terminals print them. Cleaned text contains nothing invisible: no terminal
+//! Models read the texts of a service and terminals print them. Cleaned text contains nothing invisible: no terminal
 //! escape, and no instruction to a model that a person would not see.
 
 /// Returns a text on one line without anything invisible: terminal escapes, control characters, direction marks, and

@@ -453,7 +453,7 @@ impl Engine {
     }
 }
 
-/// Opens the journal in a file, and creates it if it does not exist.
+/// Opens the journal in a file and creates it if it does not exist.
 ///
 /// # Errors
 ///

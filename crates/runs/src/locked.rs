@@ -1,6 +1,6 @@
 //! Locked runs: while a run waits for a person, the daemon seals the data that the run needs to continue.
 //!
-//! Owns the set of locked runs of the last daemon, and decides the stored form of the private part of a run. If the
+//! Owns the set of locked runs of the last daemon and decides the stored form of the private part of a run. If the
 //! approver has a passphrase, the approver's key (`approver/key.rs`) seals the private part of a run that waits for a
 //! person, itself or through a descendant. The journal stores it in plain form again together with the entry that ends
 //! the wait. A daemon that finds sealed runs does not drive them or their ancestors until a client gives the

@@ -72,7 +72,7 @@ impl Nodes {
         }
     }
 
-    /// Interrupts the calls in progress, and waits briefly until they finish.
+    /// Interrupts the calls in progress and waits briefly until they finish.
     #[boxed]
     pub async fn close(&self) {
         self.closing.cancel();

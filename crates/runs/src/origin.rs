@@ -56,7 +56,7 @@ pub(super) struct ResumeContext {
     pins: Option<Pins>,
     /// Gate of an ancestor at which a person has approved the actions of this run.
     approved_at: Option<String>,
-    /// Terminals that the person saw, and terminals that the ancestor had opened.
+    /// Terminals that the person saw and terminals that the ancestor had opened.
     approved_terminals: Option<BTreeSet<String>>,
 }
 
@@ -88,7 +88,7 @@ impl ResumeContext {
         })
     }
 
-    /// Returns the run's caller, and its secrets.
+    /// Returns the run's caller and its secrets.
     pub(super) fn into_parts(self) -> (Caller, Seal) {
         let Self { name, folder, environment, person, secrets, pins, approved_at, approved_terminals } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();

@@ -368,7 +368,7 @@ impl OuterEngine {
         (number, received)
     }
 
-    /// Records that the engine has a run, and sends its cancel request if there is one.
+    /// Records that the engine has a run and sends its cancel request if there is one.
     fn record_started(&self, run: &RunId) {
         let is_change = self.state.lock().record_started(run);
         if is_change {
@@ -400,7 +400,7 @@ impl State {
         self.last_number
     }
 
-    /// Records that the engine has a run, and sends its cancel request if there is one. Returns true if this is a
+    /// Records that the engine has a run and sends its cancel request if there is one. Returns true if this is a
     /// change.
     fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();

@@ -70,7 +70,7 @@ impl RunInbox {
         let _ = self.0.send(Box::new(RunInput { input, reply: None }));
     }
 
-    /// Sends an input, and returns the receiver of the driver's disposition. The channel closes if the driver stops
+    /// Sends an input and returns the receiver of the driver's disposition. The channel closes if the driver stops
     /// before it handles the input.
     fn request(&self, input: Input) -> oneshot::Receiver<Disposition> {
         let (reply, disposition) = oneshot::channel();
@@ -409,7 +409,7 @@ impl Run {
         self.inputs.send(input);
     }
 
-    /// Sends an input to the run's driver, and returns the driver's disposition once the journal has stored it. `None`
+    /// Sends an input to the run's driver and returns the driver's disposition once the journal has stored it. `None`
     /// on timeout, or if the driver leaves the run to the next daemon.
     pub(super) async fn request(&self, input: Input, timeout: Duration) -> Option<Disposition> {
         match tokio::time::timeout(timeout, self.inputs.request(input)).await.ok()? {

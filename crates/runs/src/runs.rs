@@ -83,7 +83,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Opens the journal, and creates it if it does not exist.
+    /// Opens the journal and creates it if it does not exist.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Runs {
         self.shared.empty_log().await;
     }
 
-    /// Starts a run of a saved workflow, and waits for its end if requested. A repeated request with the same `step`
+    /// Starts a run of a saved workflow and waits for its end if requested. A repeated request with the same `step`
     /// returns the run that the first request started.
     #[boxed]
     pub async fn execute(
@@ -195,7 +195,7 @@ impl Runs {
         }
     }
 
-    /// Starts a run for a node that makes calls of its own, and waits for its end. A repeated request with the same
+    /// Starts a run for a node that makes calls of its own and waits for its end. A repeated request with the same
     /// `step` does not call the node again.
     ///
     /// # Errors

@@ -235,7 +235,7 @@ pub(crate) fn has_marks(text: &str) -> bool {
     text.contains(MARK_START)
 }
 
-/// Replaces numbered secrets by marks. Works in one pass, so that it does not search in marks. Of two secrets at one
+/// Replaces numbered secrets with marks. Works in one pass, so that it does not search in marks. Of two secrets at one
 /// position, replaces the longer, so that no part of it remains.
 fn seal_text<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
     let mut closed = String::with_capacity(text.len());
@@ -354,7 +354,7 @@ impl LiveSeal {
         SealedEntries { texts, redacted, has_learned }
     }
 
-    /// Learns a secret of the run, and registers it with the daemon.
+    /// Learns a secret of the run and registers it with the daemon.
     pub(crate) fn learn(&mut self, daemon: &Redactor, secret: &str) {
         for form in self.seal.learn(secret) {
             daemon.add(&form);

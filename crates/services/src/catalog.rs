@@ -138,7 +138,7 @@ impl Catalog {
         entries.collect()
     }
 
-    /// Stores a new list of a service, and returns the changes.
+    /// Stores a new list of a service and returns the changes.
     pub(super) fn replace(&self, name: &str, listing: Listing) -> CatalogDiff {
         let now = clock::now();
         let mut stored = self.lock();

@@ -115,7 +115,7 @@ impl Service {
         self.setup.borrow().clone()
     }
 
-    /// Waits until the service is configured and in use, and returns it.
+    /// Waits until the service is configured and in use and returns it.
     pub async fn usable(&self) -> Arc<ServiceClient> {
         let mut setup = self.setup.subscribe();
         let is_enabled = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
@@ -153,7 +153,7 @@ impl Service {
         self.health.lock()
     }
 
-    /// Fetches the service's list, and returns the result.
+    /// Fetches the service's list and returns the result.
     pub(super) async fn refresh(&self) -> DiscoveryResult {
         let (sender, receiver) = oneshot::channel();
         self.refresh_waiters.lock().push(sender);

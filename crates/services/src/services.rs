@@ -58,7 +58,7 @@ impl RemoteServices {
         self.inner.listener.tools_changed();
     }
 
-    /// Returns the service with this name, and creates it if it does not exist: recovered runs may wait for a service
+    /// Returns the service with this name and creates it if it does not exist: recovered runs may wait for a service
     /// that is no longer configured.
     pub fn service(&self, name: &str) -> Arc<Service> {
         let mut services = self.services();

@@ -50,7 +50,7 @@ pub struct ShownTerminals {
 }
 
 impl Sessions {
-    /// Records the states of terminals for a gate, and describes them with masked secrets. `computed` holds expressions
+    /// Records the states of terminals for a gate and describes them with masked secrets. `computed` holds expressions
     /// for the names of further terminals, which are known only after the answer.
     #[boxed]
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
@@ -67,7 +67,7 @@ impl Sessions {
         ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
 
-    /// Describes terminals, and adds the ids of those that are found.
+    /// Describes terminals and adds the ids of those that are found.
     async fn describe_all(
         &self,
         gate: &str,

@@ -116,7 +116,7 @@ fn mask_piece(piece: String, secrets: &Redactor) -> String {
     }
 }
 
-/// Adds the range of a command's output, and returns its index.
+/// Adds the range of a command's output and returns its index.
 fn add_output_range(input: &InputRecord, ranges: &mut Vec<(u64, u64)>) -> Option<usize> {
     let is_command = matches!(input.kind, InputKind::Command | InputKind::Entered);
     let range = input.output_begin.zip(input.output_end).filter(|_| is_command)?;

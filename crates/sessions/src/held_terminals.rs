@@ -63,7 +63,7 @@ pub(super) struct TerminalKey {
 }
 
 impl HeldTerminals {
-    /// Holds these terminals for a run with an open gate, and releases the other terminals of the run.
+    /// Holds these terminals for a run with an open gate and releases the other terminals of the run.
     pub fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
         let mut holds = self.lock();
         let number = holds.values().map(|held| held.number).max().unwrap_or(0) + 1;

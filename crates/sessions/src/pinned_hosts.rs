@@ -67,7 +67,7 @@ impl Sessions {
         self.hosts.remote_status().into_iter().map(|status| status.config).find(|config| config.name == host)
     }
 
-    /// Queries `ssh` for the target of a remote host, and retries if it does not answer. Returns `None` without such a
+    /// Queries `ssh` for the target of a remote host and retries if it does not answer. Returns `None` without such a
     /// host.
     async fn target_within(&self, host: &str, timeout: Duration) -> Result<Option<HostTarget>, RemoteError> {
         let (began, mut pause) = (Instant::now(), MIN_RETRY_PAUSE);

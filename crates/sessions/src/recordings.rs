@@ -112,7 +112,7 @@ impl Recordings {
         Ok(reply)
     }
 
-    /// Returns the replay of a recording, and opens it if necessary.
+    /// Returns the replay of a recording and opens it if necessary.
     fn player(&self, entry: &CatalogEntry) -> Result<Arc<Mutex<Player>>, OpenError> {
         let open_player = {
             let open = self.open_replays.lock();

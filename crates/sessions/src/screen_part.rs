@@ -36,7 +36,7 @@ pub(crate) struct ScreenShare {
 }
 
 impl Sessions {
-    /// Returns the part of a screen for `mode`, and records that the client has seen it. Without an earlier read by
+    /// Returns the part of a screen for `mode` and records that the client has seen it. Without an earlier read by
     /// this client, the new part begins at `since`. If the terminal has closed meanwhile, returns the screen of `view`,
     /// because the preceding action succeeded.
     pub(crate) async fn screen_share(

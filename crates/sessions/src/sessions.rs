@@ -170,7 +170,7 @@ impl Sessions {
         self.hosts.mark_uncertain(pending, are_all);
     }
 
-    /// Closes every terminal, and ends the hosts.
+    /// Closes every terminal and ends the hosts.
     #[boxed]
     pub async fn close_all(&self) {
         self.hosts.shut_down().await;
@@ -371,7 +371,7 @@ impl Sessions {
         self.hosts.settle(steps);
     }
 
-    /// Abandons a step of a client, and cancels the part of it that has not begun.
+    /// Abandons a step of a client and cancels the part of it that has not begun.
     pub fn give_up(&self, step: &str) {
         self.hosts.give_up(step);
     }
@@ -388,7 +388,7 @@ impl Sessions {
         self.hosts.changed()
     }
 
-    /// Returns the session that a step opened, and prevents it from opening one later.
+    /// Returns the session that a step opened and prevents it from opening one later.
     ///
     /// # Errors
     /// If a host that may know the step does not answer.
@@ -1190,7 +1190,7 @@ fn is_valid_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
     !key.is_empty() && !key.as_encoded_bytes().contains(&b'=') && !has_nul(key) && !has_nul(value)
 }
 
-/// Replaces a leading `~` by the caller's home directory.
+/// Replaces a leading `~` with the caller's home directory.
 pub(crate) fn expand_home(folder: &str, caller: &Caller) -> PathBuf {
     let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
     match folder.strip_prefix('~') {

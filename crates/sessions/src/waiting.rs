@@ -308,7 +308,7 @@ fn exit_code(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     }
 }
 
-/// Returns the match of a wait, and its groups, with secrets masked. The echo of the input is not a match.
+/// Returns the match of a wait and its groups, with secrets masked. The echo of the input is not a match.
 pub(crate) fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
     let Some(found) = waited.found.as_ref().filter(|found| !found.in_echo) else { return (None, Vec::new()) };
     let groups = found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)).collect();

@@ -112,7 +112,7 @@ impl WorkerProcess {
         Ok(Self { worker, stream, received: Vec::new(), replies: VecDeque::from([(stage.now(), greeting)]) })
     }
 
-    /// Executes the received requests, and sends the replies that are due. Returns false once the daemon has exited.
+    /// Executes the received requests and sends the replies that are due. Returns false once the daemon has exited.
     pub(crate) fn run(&mut self, stage: &Stage) -> bool {
         let mut bytes = vec![0; 64 << 10];
         loop {

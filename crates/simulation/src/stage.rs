@@ -154,7 +154,7 @@ impl Stage {
     }
 }
 
-/// Replaces the names of runs by their numbers.
+/// Replaces the names of runs with their numbers.
 fn number_runs(runs: &mut Vec<String>, line: &str) -> String {
     const PREFIX: &str = "run_";
     let (mut replaced, mut remaining) = (String::new(), line);

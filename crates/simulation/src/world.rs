@@ -361,7 +361,7 @@ impl World {
         }
     }
 
-    /// Simulates the schedule to its end, and checks the rules.
+    /// Simulates the schedule to its end and checks the rules.
     fn finish(mut self, origin: Origin) -> Result<Report, Violation> {
         match self.run() {
             Ok(report) => Ok(report),
@@ -406,7 +406,7 @@ impl World {
         }
     }
 
-    /// Advances the clock, and runs each process up to the new time. Returns the length of the next step.
+    /// Advances the clock and runs each process up to the new time. Returns the length of the next step.
     fn step(&mut self, length: Duration) -> Duration {
         self.stage.advance(length);
         let now = self.stage.now();

@@ -18,7 +18,7 @@ impl<J: Journal> JournalConformance<J> {
         Self { journal, run: RunId::random() }
     }
 
-    /// Appends three entries in two appends, and reads all of them, then some from the middle.
+    /// Appends three entries in two appends and reads all of them, then some from the middle.
     #[boxed]
     pub async fn entries_are_read_back_in_order(&self) {
         self.append(0, &["one", "two"]).await.expect("appending to an empty history succeeds");
@@ -70,7 +70,7 @@ impl<J: Journal> JournalConformance<J> {
         assert!(stored_texts == texts, "the stored text differs from the written text");
     }
 
-    /// Appends entries with summaries, and lists the runs.
+    /// Appends entries with summaries and lists the runs.
     #[boxed]
     pub async fn list_has_the_newest_summaries_and_can_be_filtered(&self) {
         for name in ["a", "b", "c"] {
@@ -112,7 +112,7 @@ impl<J: Journal> JournalConformance<J> {
         assert_eq!(self.journal.run_with_key("k").await.expect("the journal is readable"), None);
     }
 
-    /// Finds an existing run, and does not find a missing one.
+    /// Finds an existing run and does not find a missing one.
     #[boxed]
     pub async fn run_is_found_by_its_id(&self) {
         let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));

@@ -84,7 +84,7 @@ pub(crate) struct HiddenLine {
 }
 
 impl HiddenLine {
-    /// Takes in the bytes typed in `terminal` while its echo is off, and records each finished line in `hidden_log`.
+    /// Takes in the bytes typed in `terminal` while its echo is off and records each finished line in `hidden_log`.
     pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hidden_log: &HiddenInputLog) {
         for &byte in typed {
             if std::mem::take(&mut self.next_is_literal) {

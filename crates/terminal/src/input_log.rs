@@ -290,7 +290,7 @@ impl InputLog {
         self.is_off
     }
 
-    /// Adds an entry, and returns its number. Attached keystrokes are merged into one entry per line.
+    /// Adds an entry and returns its number. Attached keystrokes are merged into one entry per line.
     pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
         if let Some(number) = self.continue_line(by, &moment.context, &action) {
             self.drop_oldest();

@@ -1,6 +1,6 @@
 //! The path of a program's output to the screen and to the history.
 //!
-//! Owns the parser of the transcript and the screen emulator, and synchronizes them: the transcript stops at each mark
+//! Owns the parser of the transcript and the screen emulator and synchronizes them: the transcript stops at each mark
 //! of a prompt or command and at each sequence that the emulator does not implement.
 
 use crate::characters::Utf8Assembler;

@@ -73,7 +73,7 @@ pub(crate) struct IntegrationSession {
 }
 
 impl Integration {
-    /// Writes the files into `folder`, and creates it if it is missing.
+    /// Writes the files into `folder` and creates it if it is missing.
     ///
     /// # Errors
     /// If writing the directory or the files fails.

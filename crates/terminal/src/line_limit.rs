@@ -42,7 +42,7 @@ fn describe_reader(relay: Option<&str>, is_editor: bool) -> String {
 
 /// Returns the length of the longest line in `typed`, in bytes. `before` is the length of the unentered text before it.
 pub(crate) fn longest_line(before: usize, typed: &[u8]) -> usize {
-    // Ends of lines and of input, and keys that cancel or erase a line.
+    // Ends of lines and of input and keys that cancel or erase a line.
     let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0x03 | 0x04 | 0x15);
     let mut lines = typed.split(is_line_end).map(<[u8]>::len);
     let first = before + lines.next().unwrap_or(0);

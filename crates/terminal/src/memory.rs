@@ -21,7 +21,7 @@ pub struct MemoryReturn {
 }
 
 impl MemoryReturn {
-    /// Records a large release of memory, and schedules its return on a thread that may block.
+    /// Records a large release of memory and schedules its return on a thread that may block.
     pub fn record_freed(&self) {
         if self.is_due.swap(true, Ordering::Relaxed) {
             return;

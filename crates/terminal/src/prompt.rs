@@ -1,7 +1,7 @@
 //! Prompts of programs without shell integration: interpreters, debuggers, other shells.
 //!
 //! Classifies a row of the screen as a prompt, a continuation prompt or something else.
-//! Learns the prompt at which a command is entered, and recognises its return. Pure: takes rows as input.
+//! Learns the prompt at which a command is entered and recognises its return. Pure: takes rows as input.
 
 use crate::{command, python_entry};
 

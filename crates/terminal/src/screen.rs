@@ -108,14 +108,14 @@ pub(crate) trait Screen: Send {
     fn soft_reset(&mut self);
     /// Performs a sequence that the emulator lacks, at its position in the output.
     fn perform(&mut self, control: &Control);
-    /// Begins the output of one read, and renews the number of cells that it may draw.
+    /// Begins the output of one read and renews the number of cells that it may draw.
     fn begin_portion(&mut self);
     /// Returns the number of repetitions of a character to draw: at most `requested`, the cells of the screen, and the
     /// remaining cells of the portion.
     fn grant_repeats(&mut self, requested: u16) -> u16;
     /// Removes excess combining characters from the cells at the cursor.
     fn strip_combining(&mut self);
-    /// Changes the size, and rewraps the lines of the main screen.
+    /// Changes the size and rewraps the lines of the main screen.
     fn resize(&mut self, size: Size);
     /// Takes the answers to the program's queries, as bytes to write to the program.
     fn take_replies(&mut self) -> Vec<u8>;

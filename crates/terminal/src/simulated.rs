@@ -164,7 +164,7 @@ impl SimulatedShell<'_> {
         })
     }
 
-    /// Prints the output of a command, and returns the offset before it.
+    /// Prints the output of a command and returns the offset before it.
     fn print(&mut self) -> u64 {
         let offset = self.offset;
         self.offset += SIMULATED_OUTPUT.len() as u64 + 1;

@@ -70,7 +70,7 @@ struct QuestionState {
     is_used: bool,
 }
 
-/// Settings that a line editor changes while the shell reports its state, and restores afterwards.
+/// Settings that a line editor changes while the shell reports its state and restores afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TerminalSettings {
     /// The settings for typed input.
@@ -338,7 +338,7 @@ impl ScreenDelta {
         Self { update, height, rows }
     }
 
-    /// Applies the rows to the viewer's picture `known`, and returns the whole screen. `None` if they do not fit the
+    /// Applies the rows to the viewer's picture `known` and returns the whole screen. `None` if they do not fit the
     /// picture; the viewer then requests the whole screen.
     #[must_use]
     pub fn onto(self, known: Option<Picture>) -> Option<ScreenUpdate> {
@@ -653,7 +653,7 @@ impl Terminal {
         answer.await.map_err(|_| TerminalClosed)
     }
 
-    /// Types into the terminal, and returns when the condition of `input.settle` holds.
+    /// Types into the terminal and returns when the condition of `input.settle` holds.
     ///
     /// # Errors
     /// If a key is unknown, or the program has ended or does not read. The program then receives nothing.
@@ -765,7 +765,7 @@ impl Terminal {
         self.send_request(Request::Describe).await
     }
 
-    /// Runs one command in the shell at its prompt, and returns its output and exit code.
+    /// Runs one command in the shell at its prompt and returns its output and exit code.
     ///
     /// At the prompt of a program without marks, the command is an entry without an exit code. A drop of the future
     /// cancels the wait, but not the command.
@@ -806,7 +806,7 @@ impl Terminal {
         if variables.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(variables) }
     }
 
-    /// Sets variables of the live shell, and exports them if `export` is true. Has the requirements of
+    /// Sets variables of the live shell and exports them if `export` is true. Has the requirements of
     /// [`Terminal::variables`]. Does not change arrays and read-only variables.
     ///
     /// # Errors

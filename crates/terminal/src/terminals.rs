@@ -222,7 +222,7 @@ impl Terminals {
         self.start(reservation, spec).await
     }
 
-    /// Reserves a place for a terminal, and its name if any. At the limit, waits at most `at_most` for other terminals
+    /// Reserves a place for a terminal and its name if any. At the limit, waits at most `at_most` for other terminals
     /// to close. Waiting requests get their places in order.
     ///
     /// # Errors

@@ -161,7 +161,7 @@ impl Transcript {
         }
     }
 
-    /// Takes the sequences that leave the screen of an ended program, and its other modes to turn off. The second step
+    /// Takes the sequences that leave the screen of an ended program and its other modes to turn off. The second step
     /// needs the position of the cursor after the first.
     pub(crate) fn take_leftovers(&mut self) -> (String, Leftovers) {
         let writer = &mut self.writer;
@@ -191,7 +191,7 @@ impl Transcript {
         self.writer.keyboard.flags(self.writer.alternate) & 1 != 0
     }
 
-    /// Sets the size of the screen, and resets its margins.
+    /// Sets the size of the screen and resets its margins.
     pub(crate) fn set_size(&mut self, size: Size) {
         self.writer.line.set_columns(size.cols.into());
         self.writer.rows = size.rows;
@@ -234,7 +234,7 @@ impl MarkingShell {
         Self { nonce, is_posix, begins_at_line_end: is_posix, is_running: false, last_number: 0, is_in_hook: false }
     }
 
-    /// Records the number of a mark, and returns whether it is the highest so far. A mark that a command prints from a
+    /// Records the number of a mark and returns whether it is the highest so far. A mark that a command prints from a
     /// prompt's variable has no number, because the shell inserts the number when it shows the prompt.
     fn accept_number(&mut self, params: &[&[u8]]) -> bool {
         let Some(number) = parse_parameter::<u64>(params, b"n=") else { return false };
@@ -465,7 +465,7 @@ impl Writer {
         }
     }
 
-    /// Records that the cursor moved to another row, and begins a new line there. The new row is at most `rows_above`
+    /// Records that the cursor moved to another row and begins a new line there. The new row is at most `rows_above`
     /// rows above the lowest row with text.
     fn leave_row(&mut self, rows_above: usize) {
         if !self.alternate {
@@ -724,7 +724,7 @@ impl Writer {
         self.marks.push(OffsetMark { mark, offset: self.history.end() });
     }
 
-    /// Resets the state, and leaves the alternate screen.
+    /// Resets the state and leaves the alternate screen.
     fn reset(&mut self) {
         self.leave_row(0);
         self.alternate = false;

@@ -327,7 +327,7 @@ impl Search {
     }
 }
 
-/// Searches a screen for the first match, and returns it with its rows.
+/// Searches a screen for the first match and returns it with its rows.
 pub(crate) fn search_screen(
     patterns: &[Pattern],
     screen: &str,

@@ -177,7 +177,7 @@ impl Agent {
         self.round(id, tool, arguments, meta, &json!({}))
     }
 
-    /// Sends a request that is not a tool call, and returns the answer unchanged.
+    /// Sends a request that is not a tool call and returns the answer unchanged.
     #[must_use]
     pub fn send_request(&self, method: &str, mut params: Value) -> Value {
         params["_meta"] = self.meta(json!({}));
@@ -222,7 +222,7 @@ impl Calling {
         self.messages.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
     }
 
-    /// Waits for the next progress notification, and returns its progress and message. Panics if the answer arrives
+    /// Waits for the next progress notification and returns its progress and message. Panics if the answer arrives
     /// first.
     #[must_use]
     pub fn progress(&self) -> (f64, String) {
@@ -249,7 +249,7 @@ impl Calling {
         self.result_with_progress().1
     }
 
-    /// Waits for the structured result, and returns all progress notifications before it.
+    /// Waits for the structured result and returns all progress notifications before it.
     #[must_use]
     pub fn result_with_progress(self) -> (Vec<(f64, String)>, Value) {
         let mut progress = Vec::new();

@@ -115,7 +115,7 @@ impl Home {
         self.run_with_input(&["gates", "answer", &self.only_gate_or_run(run), answer, "--passphrase-stdin"], passphrase)
     }
 
-    /// Runs the program with `arguments` and `input` on its standard input, and returns its output.
+    /// Runs the program with `arguments` and `input` on its standard input and returns its output.
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -199,7 +199,7 @@ impl TestDaemon {
         .await
     }
 
-    /// Starts a run of an unsaved workflow, and returns its id without waiting for the run.
+    /// Starts a run of an unsaved workflow and returns its id without waiting for the run.
     pub async fn begin(&self, definition: Value) -> String {
         let verb = RunWorkflow {
             workflow_definition: Some(definition),
@@ -289,7 +289,7 @@ impl Session<'_> {
         self.daemon.call(verb).await
     }
 
-    /// Waits for a pattern, and returns the reply.
+    /// Waits for a pattern and returns the reply.
     pub async fn wait_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
         let verb =
             AwaitOutput { session_id: self.id.clone(), pattern: pattern.to_owned(), timeout, ..AwaitOutput::default() };

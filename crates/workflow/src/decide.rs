@@ -530,7 +530,7 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Applies an outcome, and follows the transition that it selects.
+    /// Applies an outcome and follows the transition that it selects.
     fn complete(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
         let CurrentStep { step, tool, limit, entered_at, .. } = current;
         let name = step.place.as_str();

@@ -537,7 +537,7 @@ pub enum Proof {
     None,
     /// A dialog of an MCP client. The client reports that a person accepted it.
     Dialog,
-    /// The controlling terminal of the answering process, which runs in its foreground. Not a terminal of steplatch.
+    /// The controlling terminal of the answering process, which runs in its foreground. Not a steplatch terminal.
     Terminal,
     /// The approver's passphrase.
     Passphrase,

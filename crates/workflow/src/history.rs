@@ -883,7 +883,7 @@ impl History {
         self.proposals
     }
 
-    /// Replaces the document of the run by an equal document that other runs share.
+    /// Replaces the document of the run with an equal document that other runs share.
     pub fn share_definition(&mut self, document: Arc<Value>) {
         debug_assert_eq!(self.definition.as_deref(), Some(&*document));
         self.definition = Some(document);

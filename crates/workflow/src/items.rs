@@ -112,7 +112,7 @@ impl ItemLoop {
         format!("item {} of {}", self.begun + 1, self.items.len())
     }
 
-    /// Begins the next item, and returns it.
+    /// Begins the next item and returns it.
     pub(crate) fn begin_next(&mut self) -> Option<&Value> {
         self.begun += 1;
         self.items.get(self.begun - 1)

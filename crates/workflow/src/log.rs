@@ -154,7 +154,7 @@ pub struct LogBuilder {
 }
 
 impl LogBuilder {
-    /// Adds an event, and returns its log entries: none or one for most events.
+    /// Adds an event and returns its log entries: none or one for most events.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
         // Applying the event removes the current step, which the entry of a finished state needs.
         let current = match event {

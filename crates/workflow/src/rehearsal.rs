@@ -260,7 +260,7 @@ impl<'a> RehearsalState<'a> {
         }
     }
 
-    /// Decides on an input, and answers the effects of the decision from the stubs. Returns the next inputs; none if
+    /// Decides on an input and answers the effects of the decision from the stubs. Returns the next inputs; none if
     /// the run has ended.
     fn handle_input(&mut self, input: Input) -> Result<Vec<Input>, MissingStub> {
         let decision = decide(self.definition, &self.history, input, self.now);
@@ -328,7 +328,7 @@ impl<'a> RehearsalState<'a> {
         Ok(Some(input))
     }
 
-    /// Answers the action of the current state, and advances the clock by the duration of the action.
+    /// Answers the action of the current state and advances the clock by the duration of the action.
     fn act(&mut self, step: StepId, sleep_duration: Option<Duration>) -> Result<Input, MissingStub> {
         let Some((_, current)) = &self.current else { return Ok(Input::DeadlinePassed) };
         let StubResult { outcome, duration, source } =

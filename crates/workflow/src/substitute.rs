@@ -291,7 +291,7 @@ fn pieces(text: &str, paths: bool) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Parses a placeholder at the start of `text`, and returns it with its length.
+/// Parses a placeholder at the start of `text` and returns it with its length.
 fn placeholder(text: &str, paths: bool) -> Option<(Piece<'_>, usize)> {
     if let Some(inside) = text.strip_prefix("{{")
         && let Some((_, _, length)) = name_and_filter(inside, paths)
@@ -304,7 +304,7 @@ fn placeholder(text: &str, paths: bool) -> Option<(Piece<'_>, usize)> {
     Some((Piece::Variable { source, name, filter }, source.len()))
 }
 
-/// Parses `name` or `name|filter` at the start of `text`, and returns the parts with their total length.
+/// Parses `name` or `name|filter` at the start of `text` and returns the parts with their total length.
 fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usize)> {
     let part_length = |text: &str| {
         let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';

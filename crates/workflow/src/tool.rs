@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 /// Opens a terminal; the run closes it when it fails.
 pub const OPEN_TERMINAL: &str = "open_terminal";
-/// Runs a command in a shell, and returns its output and exit code. Limits its own time.
+/// Runs a command in a shell and returns its output and exit code. Limits its own time.
 pub const RUN_COMMAND: &str = "run_command";
 /// Closes a terminal.
 pub const EXIT_TERMINAL: &str = "exit_terminal";
-/// Types text, and waits for output if its parameters request it.
+/// Types text and waits for output if its parameters request it.
 pub const SEND_INPUT: &str = "send_input";
 /// Waits for output, up to its own time-out.
 pub const AWAIT_OUTPUT: &str = "await_output";

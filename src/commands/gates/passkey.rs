@@ -117,7 +117,7 @@ async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
     confirm_registered(paths, ticket).await
 }
 
-/// Waits until the browser has registered the passkey, and asks the person to compare its fingerprint.
+/// Waits until the browser has registered the passkey and asks the person to compare its fingerprint.
 async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
     let registration = front::ask(paths, AwaitPasskey { ticket }).await?;
     let Some(passkey) = registration.passkey else {

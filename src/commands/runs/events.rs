@@ -27,7 +27,7 @@ pub(crate) struct Events {
     /// Include the events of nested runs
     #[arg(long)]
     nested: bool,
-    /// Print each event as one line of JSON
+    /// Print each event as one JSON line
     #[arg(long)]
     json: bool,
 }

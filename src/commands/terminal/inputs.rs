@@ -51,7 +51,7 @@ fn input_line(input: &InputRecord) -> String {
     format!("{QUIET}{time}  {author}{QUIET:#}  {}  {content}", padded(kind, 8)).trim_end().to_owned()
 }
 
-/// Returns the kind of an entry as one word, and its content.
+/// Returns the kind of an entry as one word and its content.
 fn describe_input(input: &InputRecord) -> (&'static str, String) {
     let text = visible(input.text.as_deref().unwrap_or_default());
     let question = input.row.as_deref().map(|row| format!("{} ← ", visible(row.trim_start()))).unwrap_or_default();

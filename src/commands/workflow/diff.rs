@@ -79,7 +79,7 @@ async fn previous_version(paths: &DaemonPaths, name: &str) -> Result<String, Fai
     }
 }
 
-/// Returns a version as `NAME@N`, and its definition.
+/// Returns a version as `NAME@N` and its definition.
 async fn definition(paths: &DaemonPaths, name: &str) -> Result<(String, Value), Failure> {
     let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     let version = reply.metadata.as_ref().map_or(0, |metadata| metadata.version);
@@ -99,7 +99,7 @@ fn to_text(definition: &Value) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-/// Colours a line of a diff, and replaces control characters.
+/// Colours a line of a diff and replaces control characters.
 fn colour_line(line: &str) -> String {
     let style = match line.as_bytes() {
         [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => QUIET,

@@ -22,7 +22,7 @@ use crate::{completion, front, run_steps, secret_arguments};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
-/// Shows the input that will be typed, and runs the workflow twice with the values of the recording, and once more with
+/// Shows the input that will be typed and runs the workflow twice with the values of the recording, and once more with
 /// other values if some are given. The states, exit codes and outputs of commands must equal those of the recording,
 /// except for identifiers, temporary paths, times and speeds. The recording stores the proof, with date, version and
 /// host.

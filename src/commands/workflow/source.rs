@@ -52,7 +52,7 @@ pub(super) fn is_given_as_file(workflow: &str) -> bool {
     path.exists() && !path.is_dir()
 }
 
-/// Reads a workflow like [`read`], and fails unless it is a valid machine.
+/// Reads a workflow like [`read`] and fails unless it is a valid machine.
 pub(super) async fn definition(workflow: &str, paths: &DaemonPaths) -> Result<Definition, Failure> {
     match read(workflow, paths).await? {
         WorkflowSource::Workflow(parsed) => {

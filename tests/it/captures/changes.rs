@@ -156,7 +156,7 @@ fn silent_reader_that_now_asks_gets_no_answer() {
     }
 }
 
-/// Checks that a workflow repeats the recording, and stops at these programs.
+/// Checks that a workflow repeats the recording and stops at these programs.
 fn check_workflow(procedure: &super::Procedure, case: &str, decoys: &[&str]) {
     procedure.assert_replays();
     let _ = std::fs::remove_file(procedure.home.path().join("published"));
@@ -284,7 +284,7 @@ fn prompt_with_a_tab_is_recognised_again() {
 
 #[test]
 fn consecutive_choices_are_distinguished() {
-    // Shows its choices in a row with the selected one highlighted, and takes Enter.
+    // Shows its choices in a row with the selected one highlighted and takes Enter.
     let program = |styled: &str, style: &str| {
         let choices = ["Keep", "Delete", "Quit"].map(|choice| match styled.split(' ').any(|name| name == choice) {
             true => format!("\\033[{style}m{choice}\\033[0m"),

@@ -9,7 +9,7 @@ use super::rig::{Rig, kill};
 /// A node that appends its input to the file `noted`.
 const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted; echo said {input|sh}')";
 
-/// Starts a run of a function with this body, and returns its id.
+/// Starts a run of a function with this body and returns its id.
 fn start_function(rig: &Rig, body: &str, declarations: &str, arguments: Value) -> String {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
     rig.begin_file(

@@ -27,12 +27,12 @@ impl Service {
         Self { fake, _runtime: runtime }
     }
 
-    /// Waits until the service has a run, and returns its remote id.
+    /// Waits until the service has a run and returns its remote id.
     fn wait_for_run(&self) -> String {
         self.newest_run(1)
     }
 
-    /// Waits until the service has this number of runs, and returns the remote id of the last one.
+    /// Waits until the service has this number of runs and returns the remote id of the last one.
     pub(super) fn newest_run(&self, count: usize) -> String {
         eventually_blocking("the service has the run", || Some(self.fake.runs().get(count - 1)?.id.clone()))
     }
@@ -54,7 +54,7 @@ pub(super) fn start_remote_run(rig: &Rig) -> String {
     expect_run_id(&rig.agent.call_tool("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
 }
 
-/// Returns a state machine that waits for the remote workflow, and returns its result.
+/// Returns a state machine that waits for the remote workflow and returns its result.
 pub(super) fn outer_workflow() -> Value {
     json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "workflow_deploy"}},

@@ -85,17 +85,17 @@ impl Rig {
         home
     }
 
-    /// Starts a run of a state machine, and returns its id.
+    /// Starts a run of a state machine and returns its id.
     pub(crate) fn begin(&self, definition: Value) -> String {
         self.begin_with(definition, json!({}))
     }
 
-    /// Starts a run with further arguments, and returns its id.
+    /// Starts a run with further arguments and returns its id.
     pub(crate) fn begin_with(&self, definition: Value, more_arguments: Value) -> String {
         expect_run_id(&self.request_run(definition, more_arguments))
     }
 
-    /// Starts a run of a file with functions, and returns its id.
+    /// Starts a run of a file with functions and returns its id.
     pub(crate) fn begin_file(&self, text: &str, more_arguments: Value) -> String {
         let file = self.home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
@@ -106,7 +106,7 @@ impl Rig {
         expect_run_id(&self.agent.call_tool("run_workflow", arguments))
     }
 
-    /// Requests a run of a state machine with further arguments, and returns the reply.
+    /// Requests a run of a state machine with further arguments and returns the reply.
     pub(crate) fn request_run(&self, definition: Value, more_arguments: Value) -> Value {
         let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         for (name, value) in more_arguments.as_object().unwrap() {
@@ -126,7 +126,7 @@ impl Rig {
         list["runs"].as_array()?.iter().find(|candidate| candidate["parent_run_id"] == *run).cloned()
     }
 
-    /// Waits for the end of a run, and returns it. On a busy computer, a run with a thousand calls takes some minutes.
+    /// Waits for the end of a run and returns it. On a busy computer, a run with a thousand calls takes some minutes.
     pub(crate) fn wait_for_end(&self, run: &str) -> Value {
         let is_finished = |run: &Value| ["completed", "failed", "cancelled"].map(Value::from).contains(&run["status"]);
         let wait = || self.agent.call_tool("get_run", json!({"run_id": run, "wait_seconds": 120}));
@@ -134,7 +134,7 @@ impl Rig {
         outcome.unwrap_or_else(|| panic!("{}", self.get_run(run)))
     }
 
-    /// Waits until a run or a nested run waits at a gate, and returns the gate's id.
+    /// Waits until a run or a nested run waits at a gate and returns the gate's id.
     pub(crate) fn wait_for_gate(&self, run: &str) -> String {
         eventually_blocking("the gate is open", || {
             let run: Value = serde_json::from_str(&self.home.run(&["runs", "show", run, "--json"]).stdout).ok()?;
@@ -142,7 +142,7 @@ impl Rig {
         })
     }
 
-    /// Answers a gate as a person, and repeats the answer if the engine has not stored it in time.
+    /// Answers a gate as a person and repeats the answer if the engine has not stored it in time.
     pub(crate) fn answer_gate(&self, gate: &str, answer: &str) {
         eventually_blocking("the answer is stored", || {
             let output = self.home.run(&["gates", "answer", gate, answer]);
@@ -178,7 +178,7 @@ impl Rig {
         kill(&daemon["pid"], Signal::KILL);
     }
 
-    /// Restarts the killed part, and waits until runs continue.
+    /// Restarts the killed part and waits until runs continue.
     pub(crate) fn recover(&self) {
         self.daemon_status();
         if self.temporal.is_some() {
@@ -204,7 +204,7 @@ impl Rig {
         kill_child(&mut self.temporal().server.lock().unwrap());
     }
 
-    /// Starts the Temporal server, and waits until it answers.
+    /// Starts the Temporal server and waits until it answers.
     pub(crate) fn start_server(&self) {
         let temporal = self.temporal();
         *temporal.server.lock().unwrap() = Some(temporal.serve());

@@ -163,7 +163,7 @@ impl Menu {
     }
 }
 
-/// Runs a definition until it ends or waits at a gate, and returns its status.
+/// Runs a definition until it ends or waits at a gate and returns its status.
 fn run(field: &Field, definition: &Value) -> String {
     let result = field.call_tool(
         "run_workflow",

@@ -138,7 +138,7 @@ pub(crate) const TWO_ROW_PROMPT_SHELLS: &[Shell] = &[
 ];
 
 impl Shell {
-    /// Creates the shell's home directory below `folder`, and returns the environment to start the shell with.
+    /// Creates the shell's home directory below `folder` and returns the environment to start the shell with.
     pub(crate) fn create_home(&self, folder: &Path) -> BTreeMap<&'static str, String> {
         let home = folder.join(self.name.replace([' ', ','], "_"));
         settle_fish(&home);

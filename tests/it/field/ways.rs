@@ -154,7 +154,7 @@ impl Field {
         self.call_tool("run_workflow", json!({"workflow_file": file, "wait_seconds": 170, "save_on_success": false}))
     }
 
-    /// Runs a state machine that opens the shell and has one state for each case, and returns these states' results.
+    /// Runs a state machine that opens the shell and has one state for each case and returns these states' results.
     fn run_cases(&self, shell: &Shell, cases: &[&Case], action: impl Fn(&Case) -> Value) -> Vec<Value> {
         let mut states = json!({
             "open": {

@@ -1,4 +1,4 @@
-//! The commands, records and events of document 003, for a client written from that document: lines of JSON on the
+//! The commands, records and events of document 003, for a client written from that document: JSON lines on the
 //! socket, without a HELLO.
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -49,14 +49,14 @@ impl Session {
         lines.filter(|line| line["type"] == "result").nth(1).unwrap()
     }
 
-    /// Starts a run, and returns its id once it has finished or is at a gate.
+    /// Starts a run and returns its id once it has finished or is at a gate.
     fn start(&self, workflow: &str, input: Value) -> String {
         let params = json!({"workflow_id": workflow, "input": input, "until": "gate"});
         let reply = self.send_command("EXECUTE_WORKFLOW", params);
         reply["data"]["run_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
-    /// Answers the gate of a run, and returns its record once it has finished or is at its next gate.
+    /// Answers the gate of a run and returns its record once it has finished or is at its next gate.
     fn answer(&self, run_id: &str, answer: &str) -> Value {
         let reply = self.send_command("ANSWER_GATE", json!({"run_id": run_id, "answer": answer}));
         assert_eq!(reply["success"], true, "{reply}");

@@ -159,7 +159,7 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     assert_eq!(count_lines(&story.path("noted")), 1);
 }
 
-/// Starts 503 runs that wait at gates, and emits the error that refuses the rest. The runs are state machines, which
+/// Starts 503 runs that wait at gates and emits the error that refuses the rest. The runs are state machines, which
 /// are cheap.
 const START_MANY: &str = "\
 import asyncio
@@ -193,7 +193,7 @@ fn wait_for_refusals(story: &Story, run: &Value, times: usize) {
     assert_eq!(refusals()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
 }
 
-/// Cancels a run, and waits until all runs below it have ended, which may take longer than the cancel itself.
+/// Cancels a run and waits until all runs below it have ended, which may take longer than the cancel itself.
 fn cancel_all(story: &Story, run: &Value) {
     let reply = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(reply["run_id"], run["run_id"], "{reply}");

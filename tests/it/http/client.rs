@@ -138,7 +138,7 @@ impl HttpServer {
         Events { reader: response.reader, buffer: Vec::new() }
     }
 
-    /// Starts a run of a definition, and returns its id at once.
+    /// Starts a run of a definition and returns its id at once.
     pub(crate) fn start_run(&self, definition: &Value) -> String {
         let body = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         let (status, run) = self.post("/api/v1/runs", body);
@@ -157,7 +157,7 @@ impl HttpServer {
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     }
 
-    /// Stops the server with a signal, and returns its exit code.
+    /// Stops the server with a signal and returns its exit code.
     pub(crate) fn stop(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.process.wait().unwrap().code()

@@ -38,7 +38,7 @@ fn wait_for_new_gate(north: &HttpServer, after: &[String]) -> String {
     })
 }
 
-/// Follows a run to its end, and returns its final report.
+/// Follows a run to its end and returns its final report.
 fn wait_for_end(home: &Home, run: &str) -> Value {
     home.run(&["runs", "events", run, "--follow", "--json"]).expect_success();
     home.run(&["runs", "show", run, "--json"]).json()

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::http::client::{HttpServer, STEPLATCH};
 
-/// Sends a request of 2026-07-28, and returns the status and the response message.
+/// Sends a request of 2026-07-28 and returns the status and the response message.
 fn send_request(
     server: &HttpServer,
     token: Option<&str>,

@@ -20,7 +20,7 @@ const RUNS: [(&str, &[&str]); 3] = [
     ("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"]),
 ];
 
-/// Runs the suite for each revision of the protocol, and writes the results.
+/// Runs the suite for each revision of the protocol and writes the results.
 pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     step::work("packages of npm", || npm::ensure(repository))?;
     let build = ["build", "--quiet", "--locked", "-p", "steplatch-mcp", "--example", "conformance"];

@@ -16,7 +16,7 @@ pub(super) enum Language {
     Console,
 }
 
-/// Parses each text of a JSON list, and prints a JSON list with an error or null for each.
+/// Parses each text of a JSON list and prints a JSON list with an error or null for each.
 const PYTHON_CHECK: &str = "\
 import ast, json, sys
 def error(text):
@@ -96,7 +96,7 @@ fn python_errors(texts: &[&str]) -> anyhow::Result<Vec<Option<String>>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Runs a program with `input` on standard input, and returns its output.
+/// Runs a program with `input` on standard input and returns its output.
 fn run_with_input(command: &mut Command, input: &str) -> anyhow::Result<std::process::Output> {
     let program = command.get_program().to_owned();
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -90,7 +90,7 @@ impl Layout {
         Ok(files)
     }
 
-    /// Returns the source that a link leads to, and its anchor. `None` for an address and for a place in the same page.
+    /// Returns the source that a link leads to and its anchor. `None` for an address and for a place in the same page.
     fn target<'a>(&self, source: &Path, target: &'a str) -> anyhow::Result<Option<(PathBuf, Option<&'a str>)>> {
         if is_address(target) || target.starts_with('#') {
             return Ok(None);

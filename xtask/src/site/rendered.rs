@@ -18,7 +18,7 @@ struct Rendered {
     anchors: BTreeSet<String>,
 }
 
-/// Checks the links of every page in a directory, and lists the broken ones.
+/// Checks the links of every page in a directory and lists the broken ones.
 pub(super) fn check(site: &Path) -> anyhow::Result<()> {
     let mut pages = BTreeMap::new();
     collect(site, Path::new(""), &mut pages)?;

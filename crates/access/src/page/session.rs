@@ -147,7 +147,7 @@ impl SessionTable {
         self.all().fold(false, |known, session| known | session.cookie.equals(cookie))
     }
 
-    /// Finds the session with these halves, and records its use.
+    /// Finds the session with these halves and records its use.
     pub(super) fn check(&mut self, cookie: &SecretHash, half: &SecretHash, now: Timestamp) -> Option<CheckedSession> {
         self.remove_expired(now);
         let session = self

@@ -75,7 +75,7 @@ pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
     Lineage { known, cut }
 }
 
-/// Follows the parents of the last process of `links`, and adds them.
+/// Follows the parents of the last process of `links` and adds them.
 fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(), Cut> {
     loop {
         let (child, mut status) = links[links.len() - 1];

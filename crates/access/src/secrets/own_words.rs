@@ -8,7 +8,7 @@ use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, TerminalId};
 use steplatch_protocol::RunEvent;
 
-/// States of runs, and results of nodes and graphs.
+/// States of runs and results of nodes and graphs.
 const STATES: [&str; 9] =
     ["pending", "running", "waiting", "completed", "failed", "cancelled", "success", "error", "timeout"];
 

@@ -569,7 +569,7 @@ impl Judge {
         }
     }
 
-    /// Judges the variables before a command, and returns the command.
+    /// Judges the variables before a command and returns the command.
     fn take_variables<'w>(&mut self, mut words: &'w [Argument]) -> &'w [Argument] {
         while let Some((first, command)) = words.split_first()
             && let Some((name, value)) = first.text.split_once('=').filter(|(name, _)| !name.is_empty())
@@ -813,7 +813,7 @@ fn is_outside_project(word: &Argument) -> bool {
     is_computed(word) || word.text.starts_with(['/', '~']) || word.text.split('/').any(|part| part == "..")
 }
 
-/// Returns whether a mode lets the owner read (a symbolic mode removes no right of the owner), and sets neither the
+/// Returns whether a mode lets the owner read (a symbolic mode removes no right of the owner) and sets neither the
 /// setuid nor the setgid bit.
 fn is_harmless_mode(mode: &str) -> bool {
     if mode.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {

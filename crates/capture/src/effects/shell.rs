@@ -109,7 +109,7 @@ impl Judge {
         }
     }
 
-    /// Judges the queued lines, and returns the judgement of all lines.
+    /// Judges the queued lines and returns the judgement of all lines.
     pub(super) fn finish(mut self) -> Judgement {
         self.judge_queued_lines();
         self.judgement
@@ -490,7 +490,7 @@ impl Walker<'_, '_> {
         variables
     }
 
-    /// Judges the file that a redirection writes, and returns the standard input that it provides.
+    /// Judges the file that a redirection writes and returns the standard input that it provides.
     fn judge_redirect(&mut self, redirect: &Redirect) -> Option<Stdin> {
         if let Some(name) = &redirect.fd_var {
             self.judge.judge_variables(&[(name.as_str().to_owned(), Argument::unknown())], false);
@@ -557,7 +557,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Judges the commands in a word, and returns the word.
+    /// Judges the commands in a word and returns the word.
     fn judge_word(&mut self, word: &Word) -> Argument {
         self.judge_parts(&word.parts);
         if let Some(text) = static_command_name_text(word, self.source) {

@@ -280,7 +280,7 @@ fn parse(table: &'static str) -> Vec<Row> {
     rows
 }
 
-/// Replaces the name of a definition by its words, alone or as a meaning: `%ssh`, `-o:%ssh`, `%ref*`.
+/// Replaces the name of a definition with its words, alone or as a meaning: `%ssh`, `-o:%ssh`, `%ref*`.
 fn expand_definition(word: &str, definitions: &HashMap<&str, String>) -> String {
     let Some((before, name)) = word.split_once('%').filter(|(before, _)| before.is_empty() || before.ends_with(':'))
     else {

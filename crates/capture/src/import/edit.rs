@@ -15,7 +15,7 @@ pub(super) enum Token<'t> {
     Report,
 }
 
-/// Returns the first token of an input, and its length in bytes.
+/// Returns the first token of an input and its length in bytes.
 pub(super) fn first_token(text: &str) -> Option<(Token<'_>, usize)> {
     let character = text.chars().next()?;
     if let Some(end) = report_length(text) {

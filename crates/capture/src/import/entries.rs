@@ -161,7 +161,7 @@ impl EntryWriter<'_> {
         self.moments.extend(entered_line);
     }
 
-    /// Records the values of a hidden input as secrets, and returns the output without them.
+    /// Records the values of a hidden input as secrets and returns the output without them.
     fn record_secrets(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };

@@ -101,7 +101,7 @@ fn group_length(pattern: &str) -> usize {
     end.map_or(pattern.len(), |end| end + 1)
 }
 
-/// Escapes text, and replaces words that vary with their classes.
+/// Escapes text and replaces words that vary with their classes.
 pub(super) fn generalise(text: &str, facts: &KnownFacts, leeway: Leeway) -> String {
     if leeway == Leeway::Nothing {
         let mut pattern = String::with_capacity(text.len() + 16);
@@ -404,7 +404,7 @@ fn decimals(text: &str) -> Option<usize> {
     (length > 0 && is_last).then_some(1 + length)
 }
 
-/// Escapes text, and generalises its numbers if `leeway` permits. A single digit in a word, as in `y1` and `utf8`,
+/// Escapes text and generalises its numbers if `leeway` permits. A single digit in a word, as in `y1` and `utf8`,
 /// and an ordinal such as `2nd` remain.
 fn generalise_numbers(text: &str, leeway: Leeway) -> String {
     if leeway != Leeway::Data {

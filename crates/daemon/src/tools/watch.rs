@@ -33,7 +33,7 @@ impl Tools {
 }
 
 impl ToolSubscription {
-    /// Fetches the list, and returns true if it differs.
+    /// Fetches the list and returns true if it differs.
     async fn refresh(&mut self) -> bool {
         let has_library_tools = self.tools.configuration.borrow().library_tools;
         let files = match has_library_tools {

@@ -187,7 +187,7 @@ fn machine(answers: &[Value]) -> Value {
     json!({"name": "first", "initial_state": "s0", "states": states})
 }
 
-/// Runs a machine until it ends or asks, and returns its status and the notes of the program.
+/// Runs a machine until it ends or asks and returns its status and the notes of the program.
 async fn run(
     daemon: &TestDaemon,
     folder: &Path,
@@ -213,7 +213,7 @@ async fn run(
     (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
-/// Captures the answers to each program, and runs the workflow with the unchanged program and with each change.
+/// Captures the answers to each program and runs the workflow with the unchanged program and with each change.
 async fn check_programs(programs: Vec<Program>) {
     for program in programs {
         let daemon = TestDaemon::new().await;

@@ -38,7 +38,7 @@ const SECRET: &str = "correct-horse-9";
 enum Act {
     /// Runs a command with a word.
     Note(&'static str),
-    /// Creates an id, and passes it to a later command.
+    /// Creates an id and passes it to a later command.
     CreateAndRemove,
     /// Answers the questions of a program.
     Dialog(Vec<&'static str>),

@@ -18,7 +18,7 @@ fn sleeping_machine(seconds: f64) -> Value {
     })
 }
 
-/// Returns a machine that requests a judgement, and continues accordingly.
+/// Returns a machine that requests a judgement and continues accordingly.
 fn judged_machine() -> Value {
     json!({
         "name": "judged",
@@ -47,7 +47,7 @@ async fn start_run(daemon: &TestDaemon, definition: Value) -> RunReply {
     daemon.call(verb).await
 }
 
-/// Waits for the end of a run that may be at a gate, and returns its reply.
+/// Waits for the end of a run that may be at a gate and returns its reply.
 async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
     eventually("the run has ended", async || {
         let inspected = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;

@@ -5,7 +5,7 @@ use steplatch_testkit::TestDaemon;
 
 const SECRET: &str = "tok-83417-hidden";
 
-/// Reads a file in parts of `limit` bytes, and returns them joined.
+/// Reads a file in parts of `limit` bytes and returns them joined.
 async fn read_in_parts(daemon: &TestDaemon, path: &str, limit: u32) -> String {
     let (mut joined, mut offset) = (String::new(), 0);
     loop {

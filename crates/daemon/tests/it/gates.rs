@@ -450,7 +450,7 @@ async fn waiting_runs_are_listed_page_by_page_without_gaps() {
     daemon.stop().await;
 }
 
-/// Returns a machine that opens a gate and then performs `action`, and fails if the action fails.
+/// Returns a machine that opens a gate and then performs `action` and fails if the action fails.
 fn gate_then_act(action: &Value) -> Value {
     let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
     json!({"name": "approved", "initial_state": "ask", "states": {

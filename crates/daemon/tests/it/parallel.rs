@@ -90,7 +90,7 @@ fn two_questions() -> Value {
     })
 }
 
-/// Waits until both nested runs are at their gates, and returns them: Ana's first.
+/// Waits until both nested runs are at their gates and returns them: Ana's first.
 async fn wait_at_gates(daemon: &TestDaemon, run: &str) -> Vec<String> {
     let waiting = || ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
     eventually("both wait", async || daemon.call(waiting()).await.runs.len() == 3).await;

@@ -43,7 +43,7 @@ async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
-/// Waits until a run sends this event, and returns its data.
+/// Waits until a run sends this event and returns its data.
 async fn wait_for_event(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
     let (_, mut events) = daemon
         .client()

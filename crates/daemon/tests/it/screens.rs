@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// Time limit for an event; only a hanging operation exceeds it.
 const EVENT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Waits for an event of a watched screen whose rows contain this text, and returns the events up to it.
+/// Waits for an event of a watched screen whose rows contain this text and returns the events up to it.
 async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
     let mut changes = Vec::new();
     loop {

@@ -43,7 +43,7 @@ async fn run(daemon: &TestDaemon, text: &str, variables: &[(&str, &str)]) -> Run
     daemon.call(verb).await
 }
 
-/// Answers the gate of a run, and waits for its end.
+/// Answers the gate of a run and waits for its end.
 async fn answer_gate(daemon: &TestDaemon, run: &RunReply, answer: &str) -> RunReply {
     assert_eq!(run.status, "waiting", "{:?} {run:?}", run.error);
     let verb = Decide { run_id: run.run_id.clone(), answer: answer.to_owned(), ..Decide::default() };

@@ -4,7 +4,7 @@ use super::super::cards::{Card, Way};
 use super::super::layers::Layers;
 use super::{Bundle, Course, Side};
 
-/// Gathers the transitions between each pair of states, and chooses the side of the card for their line.
+/// Gathers the transitions between each pair of states and chooses the side of the card for their line.
 pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
     let middle = |state: usize| left[state] + cards[state].width / 2.0;
     let mut bundles: Vec<Bundle> = Vec::new();
@@ -62,7 +62,7 @@ fn choose_loop_side(bundles: &mut [Bundle]) {
     bundles[index].side = if to_left { Side::Left } else { Side::Right };
 }
 
-/// Numbers the lines on each side of each card, and returns the numbers of ports on the left and on the right; a loop has two.
+/// Numbers the lines on each side of each card and returns the numbers of ports on the left and on the right; a loop has two.
 pub(super) fn number_ports(bundles: &mut [Bundle], card_count: usize) -> Vec<(usize, usize)> {
     let mut ports = vec![(0, 0); card_count];
     // From the last row upwards: the line of an upper row runs outside the lines of lower rows and crosses none of them.

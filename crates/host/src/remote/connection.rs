@@ -196,7 +196,7 @@ impl Route {
     }
 }
 
-/// Reads lines until one contains `mark`, and parses the text after the mark. A login shell may print text before the
+/// Reads lines until one contains `mark` and parses the text after the mark. A login shell may print text before the
 /// mark, also on the same line. `unread` receives the bytes after the line.
 async fn read_marked_line<T: serde::de::DeserializeOwned>(
     reader: &mut (impl AsyncRead + Unpin),
@@ -670,7 +670,7 @@ impl Supervisor {
         })
     }
 
-    /// Greets the host through a new session, and publishes the connection.
+    /// Greets the host through a new session and publishes the connection.
     fn greet_host(&self, stream: UnixStream) -> impl Future<Output = Result<(), ConnectFailure>> + use<> {
         let (on_secret, shared) = (self.on_secret.clone(), self.shared.clone());
         let name = self.route.config.name.clone();

@@ -177,7 +177,7 @@ impl Machine {
         host
     }
 
-    /// Removes a host that has ended, and records the terminals that ended with it.
+    /// Removes a host that has ended and records the terminals that ended with it.
     async fn host_ended(&self, socket: &str, pid: u32) {
         self.hosts.lock().retain(|known| known.socket() != socket);
         let ended = self.notes.lock().forget_host(socket);

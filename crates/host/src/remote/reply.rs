@@ -93,7 +93,7 @@ macro_rules! reason {
     })*};
 }
 
-/// Makes each text in a value one line without disguising characters, and checks the times in it.
+/// Makes each text in a value one line without disguising characters and checks the times in it.
 fn check_texts(value: &mut Value) -> Result<(), Reason> {
     match value {
         Value::String(text) => {

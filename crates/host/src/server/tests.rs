@@ -56,7 +56,7 @@ fn open(step: &str, command: &[&str]) -> Ask {
     Ask::Open(Box::new(request(step, command)))
 }
 
-/// Opens a shell for a single command, and waits some time for a place.
+/// Opens a shell for a single command and waits some time for a place.
 fn open_for_command(step: &str, wait: Duration) -> Ask {
     Ask::Open(Box::new(request(step, &["bash", "--norc"]).at(PlacePolicy::ForCommand(wait))))
 }

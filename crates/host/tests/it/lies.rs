@@ -641,7 +641,7 @@ async fn endless_list_is_refused_without_using_memory() {
     assert_eq!(scene.liar.dial_count(), 1, "the connection is kept");
 }
 
-/// Lies about the end of a frame, and answers that end the session.
+/// Lies about the end of a frame and answers that end the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn host_with_repeated_disconnects_is_abandoned() {
     let lies = [

@@ -83,7 +83,7 @@ impl Lists {
         }
     }
 
-    /// Follows the current daemon, and its successors.
+    /// Follows the current daemon and its successors.
     async fn follow_daemons(&self) {
         loop {
             if let Ok(client) = self.daemon.running().await {

@@ -166,7 +166,7 @@ pub(crate) async fn log_in(
     let fields = parse_body(&headers, &body)?;
     let ticket = fields.get("ticket").and_then(|ticket| ticket.as_str()).unwrap_or_default().to_owned();
     let browser = headers.get(USER_AGENT).and_then(|browser| browser.to_str().ok()).unwrap_or_default().to_owned();
-    // The daemon checks the client: a program in a terminal of steplatch may have read the ticket.
+    // The daemon checks the client: a program in a steplatch terminal may have read the ticket.
     let daemon = app.daemon.for_person("page", Some(Peer(address)));
     let reply = daemon.call(BeginPageSession { ticket: PageSecret(ticket), browser }).await?;
     let (true, Some(session), Some(cookie), Some(half)) = (reply.success, reply.session_id, reply.cookie, reply.half)

@@ -99,7 +99,7 @@ impl Elicitor {
         self.unanswered.lock().contains(&gate.gate_id)
     }
 
-    /// Leaves the gate open for others, and shows no further dialog for it.
+    /// Leaves the gate open for others and shows no further dialog for it.
     fn leave_open(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
         self.mark_unanswered(gate);
         leave_to_others(reply, gate, daemon, reason)

@@ -142,7 +142,7 @@ impl Shared {
         self.cached.read().clone()
     }
 
-    /// Starts the watcher unless it is running, and wakes it if it has stopped trying to reconnect.
+    /// Starts the watcher unless it is running and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
         let mut is_started = self.is_watching.lock();
         if std::mem::replace(&mut *is_started, true) {

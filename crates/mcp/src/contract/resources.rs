@@ -5,7 +5,7 @@
 //! | `terminal://ID/screen` | the screen as drawn |
 //! | `terminal://ID/history`, `…?offset=N` | all output, starting at a position |
 //! | `run://ID` | a run, as `get_run` returns it |
-//! | `run://ID/events`, `…?from_seq=N` | the events of a run, one line of JSON each |
+//! | `run://ID/events`, `…?from_seq=N` | the events of a run, one JSON line each |
 //! | `workflow://NAME` | a saved workflow, as `describe_workflow` returns it |
 //!
 //! Long content is truncated; its `_meta` has the query that reads the rest.

@@ -175,7 +175,7 @@ impl Elicitor {
         }))
     }
 
-    /// Returns the questions for the client's person, and instructions to answer a gate that the client cannot show.
+    /// Returns the questions for the client's person and instructions to answer a gate that the client cannot show.
     async fn questions(
         &self,
         gates: &[GateInfo],

@@ -19,7 +19,7 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 /// The daemon's reply, with its warnings about the parameters.
 pub(super) type DaemonReply = Result<(Value, Vec<String>), AskError>;
 
-/// Calls the verb `name`, and sends progress to the client until the daemon replies. Sends nothing afterwards.
+/// Calls the verb `name` and sends progress to the client until the daemon replies. Sends nothing afterwards.
 pub(super) async fn call_with_progress(
     daemon: &ReconnectingClient,
     name: &str,
@@ -85,7 +85,7 @@ async fn start_and_wait<V: Verb>(
     Ok((data, warnings))
 }
 
-/// Waits for a run, and follows its events in the meantime.
+/// Waits for a run and follows its events in the meantime.
 async fn wait_for_run(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: &mut Progress) -> DaemonReply {
     let reply = daemon.call_raw(GetRun::NAME, get_run);
     tokio::pin!(reply);

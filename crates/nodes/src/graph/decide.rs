@@ -192,7 +192,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Starts every step that is ready, and ends every step that can never start.
+    /// Starts every step that is ready and ends every step that can never start.
     fn advance(&mut self) {
         for &index in self.graph.plan.order() {
             let step = &self.graph.steps[index];

@@ -168,7 +168,7 @@ enum ProgramOutcome {
     Stopped(Failure),
 }
 
-/// Stops a command, and captures its remaining output.
+/// Stops a command and captures its remaining output.
 async fn end_program(piped: Piped, out: &mut Capture, err: &mut Capture) -> ProcessEnd {
     let ending = piped.end(Some(Signal::TERM));
     let reading = async { tokio::join!(out.read(), err.read()) };
@@ -224,7 +224,7 @@ fn outcome(
     outcome.with("survivors", survivor_names)
 }
 
-/// Writes the command's standard input, and closes it. Ignores errors, because the command may not read it.
+/// Writes the command's standard input and closes it. Ignores errors, because the command may not read it.
 async fn write_stdin(stdin: Option<Sender>, text: String) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(text.as_bytes()).await;

@@ -153,7 +153,7 @@ async fn call(
     Ok(outcome.with("tool", tool).with("args", args))
 }
 
-/// Returns the tool of the call, and its arguments.
+/// Returns the tool of the call and its arguments.
 fn requested_call(mcp: &Mcp, template_values: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
     let invalid = |message: &str| Failure::new(ErrorType::InvalidInput, message);
     let Some(tool) = &mcp.tool else {

@@ -80,7 +80,7 @@ fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
     Some(Node { id, description, timeout, kind: kind? })
 }
 
-/// Reads an object as a `T`, and reports all problems. An error about an unknown key may suggest a key of `T` or one of
+/// Reads an object as a `T` and reports all problems. An error about an unknown key may suggest a key of `T` or one of
 /// `suggested_keys`.
 pub(crate) fn read_object<T: DeserializeOwned + JsonSchema>(
     fields: &Map<String, Value>,

@@ -22,7 +22,7 @@ async fn sh(command: &str) -> NodeResult {
     nodes().run(&node(json!({"id": "sh", "type": "bash"})), Call::new(command)).await
 }
 
-/// Waits until a process has written its id, and returns it.
+/// Waits until a process has written its id and returns it.
 async fn wait_for_pid(file: &Path) -> i32 {
     eventually(&format!("a process id in {}", file.display()), async || {
         let text = std::fs::read_to_string(file).unwrap_or_default();

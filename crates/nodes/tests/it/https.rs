@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeResult, Nodes};
 
-/// Makes this test program request this URL, and requires an answer.
+/// Makes this test program request this URL and requires an answer.
 const TRUSTED: &str = "STEPLATCH_TEST_TRUSTED_URL";
 
 /// A server of openssl that runs while this value exists.

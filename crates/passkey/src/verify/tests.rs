@@ -13,14 +13,14 @@ const ALL_FLAGS: u8 = USER_PRESENT | USER_VERIFIED;
 const ANSWER: SignedText<'static> =
     SignedText { gate_id: "run_a/ask/1", digest: "0123abcd", number: Some(1), answer: "yes" };
 
-/// Registers the key of an authenticator, and returns the verified registration.
+/// Registers the key of an authenticator and returns the verified registration.
 fn register_key(key: &SoftAuthenticator, client: &str, host: &str, flags: u8) -> Result<Registered, PasskeyError> {
     let [client, data] = key.register(client, host, flags);
     let registration = Registration { client_data: &client, authenticator_data: &data };
     register(registration, &Challenge::for_ticket("ticket"))
 }
 
-/// Signs with the key of `signer`, and verifies the signature of `checked` with the key of `registered`.
+/// Signs with the key of `signer` and verifies the signature of `checked` with the key of `registered`.
 fn sign_and_verify(
     [registered, signer]: [&SoftAuthenticator; 2],
     client: &str,

@@ -124,7 +124,7 @@ fn search_within_a_character_starts_at_the_next() {
     }
 }
 
-/// Patterns that are mostly well formed, and texts they may match.
+/// Patterns that are mostly well formed and texts they may match.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a", "b", "é", ".", "^", "$", "(", ")", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i)", "(?P<n>", "(?P=n)",

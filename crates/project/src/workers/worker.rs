@@ -46,7 +46,7 @@ pub enum WorkerStarter {
 
 /// A source of workers that are not child processes.
 pub trait WorkerSource: fmt::Debug + Send + Sync {
-    /// Starts a worker, and returns the stream to it. The worker exits when the stream closes.
+    /// Starts a worker and returns the stream to it. The worker exits when the stream closes.
     ///
     /// # Errors
     /// If the worker does not start.

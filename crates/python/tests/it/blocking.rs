@@ -28,7 +28,7 @@ impl Worker {
         Ok(Self { child, input, output: BufReader::new(output), protocol: WorkerProtocol::new() })
     }
 
-    /// Sends a request, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
     /// If the worker is lost. It then accepts no further request.

@@ -52,7 +52,7 @@ pub(super) fn parse_retry_after(text: &str, now: jiff::Timestamp) -> Option<Dura
 }
 
 impl Answer {
-    /// Parses the body as JSON, and removes the token.
+    /// Parses the body as JSON and removes the token.
     pub(super) fn json(&self) -> Result<Value, AnswerError> {
         let Some(body) = &self.body else { return Err(AnswerError::TooLong) };
         let json = serde_json::from_slice(body).map_err(|_| AnswerError::NotJson)?;

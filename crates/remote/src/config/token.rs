@@ -194,7 +194,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Checks a token, and removes the final newline of editors.
+    /// Checks a token and removes the final newline of editors.
     ///
     /// # Errors
     ///

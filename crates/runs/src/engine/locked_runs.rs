@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Records a locked run and its descendants as cancelled, and closes their terminals. Returns false if the run is
+    /// Records a locked run and its descendants as cancelled and closes their terminals. Returns false if the run is
     /// no longer locked.
     ///
     /// # Errors

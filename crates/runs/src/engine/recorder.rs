@@ -121,7 +121,7 @@ impl Recorder {
         }
     }
 
-    /// Replaces the secrets in new entries by marks. `own` are the secrets of the run. The header also
+    /// Replaces the secrets in new entries with marks. `own` are the secrets of the run. The header also
     /// hides the found secrets.
     pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
         let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;

@@ -150,7 +150,7 @@ pub(crate) trait RunKind: Recovery {
         }
     }
 
-    /// Writes the marks of secrets into entries, and returns the progress after redacting these secrets from it.
+    /// Writes the marks of secrets into entries and returns the progress after redacting these secrets from it.
     #[doc(hidden)]
     fn sealed(
         &mut self,

@@ -83,7 +83,7 @@ pub(super) struct CancelSituation {
 /// The journaled history of a function.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FunctionSteps {
-    /// Calls that the function made, and answers that it received.
+    /// Calls that the function made and answers that it received.
     pub(super) steps: Vec<Step>,
     /// Answers that the function has not received yet.
     pub(super) deferred: Vec<DeferredAnswer>,
@@ -235,7 +235,7 @@ impl FunctionState {
         }
     }
 
-    /// Replaces the end of a run under cancellation by a cancelled end. `raised`: the failure of its function, if it
+    /// Replaces the end of a run under cancellation with a cancelled end. `raised`: the failure of its function, if it
     /// failed.
     pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>, raised: Option<FailureKind>) -> Vec<Entry> {
         let reason = match &self.cancel {

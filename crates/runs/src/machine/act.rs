@@ -111,7 +111,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
 }
 
-/// Checks that the person who answered has seen a terminal, and replaces its name with its id.
+/// Checks that the person who answered has seen a terminal and replaces its name with its id.
 ///
 /// # Errors
 ///
@@ -189,7 +189,7 @@ pub(super) async fn sleep(clock: Clock, until: Timestamp, limit: Option<Duration
     }
 }
 
-/// Waits until the gate expires, and returns a timeout.
+/// Waits until the gate expires and returns a timeout.
 pub(super) async fn expire(clock: Clock, at: Timestamp) -> Outcome {
     clock.sleep_until(at).await;
     Outcome::TimedOut

@@ -62,7 +62,7 @@ impl MachineRun {
         }
     }
 
-    /// Passes an input to the engine, and records the resulting events.
+    /// Passes an input to the engine and records the resulting events.
     pub(super) async fn forward_input(&mut self, input: Input) -> Handled {
         let Recorder { shared, run, .. } = &self.recorder;
         match &input {

@@ -63,7 +63,7 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
     }
 }
 
-/// Folds the events of a run, and returns its log. The log contains no logs of its child runs.
+/// Folds the events of a run and returns its log. The log contains no logs of its child runs.
 fn fold_with_log(events: &[Event]) -> (LogBuilder, Vec<Value>) {
     let mut log = LogBuilder::default();
     let mut entries: Vec<Value> = events.iter().flat_map(|event| report::entries_of(event, &mut log)).collect();
@@ -75,7 +75,7 @@ fn fold_with_log(events: &[Event]) -> (LogBuilder, Vec<Value>) {
     (log, entries)
 }
 
-/// Removes the longest variables until all have at most `max_bytes` bytes as JSON, and returns their names.
+/// Removes the longest variables until all have at most `max_bytes` bytes as JSON and returns their names.
 fn omit_longest(variables: &mut Map<String, Value>, max_bytes: usize) -> Vec<String> {
     let size = |(name, value): (&String, &Value)| (name.len() + value.to_string().len(), name.clone());
     let mut sizes: Vec<(usize, String)> = variables.iter().map(size).collect();

@@ -394,7 +394,7 @@ impl MachineRun {
         Some(screens_event)
     }
 
-    /// Waits for a terminal whose opening was in progress when the run ended, and closes the terminal: no other
+    /// Waits for a terminal whose opening was in progress when the run ended and closes the terminal: no other
     /// component knows it.
     async fn close_pending_opening(&mut self, inputs: &mut RunInputs) {
         let Some(Opening { step: opening, .. }) = self.opening.take() else { return };
@@ -470,7 +470,7 @@ impl MachineRun {
         }
     }
 
-    /// Adds the terminals in which the run continues to a gate for a person, and records their states.
+    /// Adds the terminals in which the run continues to a gate for a person and records their states.
     pub(super) async fn add_terminals(&mut self, events: &mut [Event]) {
         let Some(gate) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
         if gate.terminals.is_some() {
@@ -518,7 +518,7 @@ impl MachineRun {
         self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
     }
 
-    /// Saves the accepted patches in the library of the machine, and records that. The journal stores the patches
+    /// Saves the accepted patches in the library of the machine and records that. The journal stores the patches
     /// first: after a crash before the save, the next daemon saves them again, which changes nothing. Returns false
     /// when this daemon must no longer drive the run.
     async fn save_repairs(&mut self) -> bool {

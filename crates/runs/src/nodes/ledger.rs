@@ -225,7 +225,7 @@ mod tests {
                 }
             };
             let request = || ledger.once("a".to_owned(), fingerprint, &tracker, interrupt.clone(), call);
-            // Makes a request, and drops it before there is an answer.
+            // Makes a request and drops it before there is an answer.
             tokio::select! {
                 biased;
                 reply = request() => panic!("{reply:?}"),

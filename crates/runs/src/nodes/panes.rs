@@ -169,7 +169,7 @@ impl PtyNodes {
         open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
-    /// Types the input of a call, and returns the program's output until it is ready again.
+    /// Types the input of a call and returns the program's output until it is ready again.
     pub(super) async fn run(
         &self,
         caller: &Arc<Caller>,
@@ -253,7 +253,7 @@ impl PtyNodes {
             .map_err(PtyNodeError::after_input)
     }
 
-    /// Waits until the program is ready after its input, and returns its output.
+    /// Waits until the program is ready after its input and returns its output.
     async fn collect_output(
         &self,
         caller: &Arc<Caller>,

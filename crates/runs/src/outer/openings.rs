@@ -78,7 +78,7 @@ impl Openings {
         }
     }
 
-    /// Removes the actions of a run that has finished, and aborts its action in progress.
+    /// Removes the actions of a run that has finished and aborts its action in progress.
     pub(super) fn forget_run(&self, run: &RunId) {
         let prefix = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&prefix));

@@ -35,7 +35,7 @@ impl WorkerToken {
         Self { token: state.join("worker_token"), host: state.join("host_id") }
     }
 
-    /// Returns the secret of the workers, and creates it if necessary.
+    /// Returns the secret of the workers and creates it if necessary.
     ///
     /// # Errors
     /// If reading or writing the file fails.
@@ -73,7 +73,7 @@ fn queue_part(name: &str) -> String {
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
-/// Returns the text of a private file, and creates the file if necessary.
+/// Returns the text of a private file and creates the file if necessary.
 fn read_or_create(path: &Path, generate: impl FnOnce() -> String) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),

@@ -22,7 +22,7 @@ impl Runs {
         self.shared.locked.contains(run)
     }
 
-    /// Checks a passphrase, and resumes the locked runs that it unlocks. Returns their number.
+    /// Checks a passphrase and resumes the locked runs that it unlocks. Returns their number.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ enum ProposalError {
 }
 
 impl Runs {
-    /// Checks a patch of the machine of a run, and proposes it to a person. A refused patch changes nothing.
+    /// Checks a patch of the machine of a run and proposes it to a person. A refused patch changes nothing.
     #[boxed]
     pub async fn propose_patch(&self, caller: &Caller, verb: ProposePatch) -> ProposePatchReply {
         let run_id = verb.run_id.clone();

@@ -64,7 +64,7 @@ impl Runs {
         Some(answer)
     }
 
-    /// Conceals the secret fields of an answer, and adds their texts to the secrets to redact.
+    /// Conceals the secret fields of an answer and adds their texts to the secrets to redact.
     pub(crate) fn conceal(&self, run: &RunId, form: Option<&Value>, answer: String) -> Result<String, TooManySecrets> {
         let Some(form) = form else { return Ok(answer) };
         let (answer, texts) = self.shared.secret_answers.conceal(run, form, answer);

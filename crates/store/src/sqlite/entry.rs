@@ -97,7 +97,7 @@ fn store_blob(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqli
     insert.execute(params![hash, length, block::compress(text)]).map(|_| ())
 }
 
-/// Reads the entry that should be number `seq`, and verifies its parts.
+/// Reads the entry that should be number `seq` and verifies its parts.
 pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest_version: u16) -> Result<Record, ReadError> {
     let damaged = |what| ReadError::Damaged { run: run.clone(), seq, what };
     let unknown = |version: i64, known: i64| ReadError::UnknownVersion {

@@ -119,7 +119,7 @@ fn open_database(path: &Path, options: &SqliteOptions) -> Result<(Connection, u6
     Ok((connection, epoch))
 }
 
-/// Copies the contents of the log to the database, and empties it. Returns false if a reader currently needs it.
+/// Copies the contents of the log to the database and empties it. Returns false if a reader currently needs it.
 pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
     // The first column reports whether it was busy: https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))

@@ -100,7 +100,7 @@ impl Orphans {
         self.adopting.load(Ordering::Relaxed) && !self.waited_for.lock().contains(&pid)
     }
 
-    /// Makes this process the parent of its orphaned descendants, and reaps them when they end. Each child without a
+    /// Makes this process the parent of its orphaned descendants and reaps them when they end. Each child without a
     /// waiting caller counts as an orphan.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Orphans {
         self.adopt_beside_others(Duration::ZERO)
     }
 
-    /// Makes this process the parent of its orphaned descendants, and counts none of them as a process of a family. For
+    /// Makes this process the parent of its orphaned descendants and counts none of them as a process of a family. For
     /// a process with other children: an ended child remains for its owner to reap during `grace`.
     ///
     /// # Errors

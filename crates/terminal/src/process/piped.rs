@@ -151,7 +151,7 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
     Ok(Piped { family: Some(ProcessFamily { child, mark }), stdin, stdout: Some(stdout), stderr: Some(stderr) })
 }
 
-/// Creates a pipe for output, and returns the program's end and the end of this process.
+/// Creates a pipe for output and returns the program's end and the end of this process.
 fn output_pipe() -> io::Result<(OwnedFd, Receiver)> {
     let (child_end, own_end) = pipe::pipe()?;
     Ok((child_end.into_blocking_fd()?, own_end))

@@ -90,7 +90,7 @@ pub(crate) enum Read {
 }
 
 impl Pty {
-    /// Opens a pseudo-terminal, and returns the master side and the program's side.
+    /// Opens a pseudo-terminal and returns the master side and the program's side.
     pub(crate) fn open(size: Size) -> io::Result<(Self, OwnedFd)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;
@@ -149,7 +149,7 @@ impl Pty {
         unread.is_ok_and(|unread| unread > 0)
     }
 
-    /// Writes as many bytes as possible, and returns their number.
+    /// Writes as many bytes as possible and returns their number.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.master.try_io(tokio::io::Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)) {
             Ok(count) => Ok(count),

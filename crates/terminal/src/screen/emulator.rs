@@ -96,7 +96,7 @@ impl Emulator {
         }
     }
 
-    /// Runs code of the emulator that handles foreign input, and catches its panics.
+    /// Runs code of the emulator that handles foreign input and catches its panics.
     ///
     /// A bug in the emulator must not end the terminal: a panic clears the screen, but not the history.
     fn catch_failure(&mut self, act: impl FnOnce(&mut XtermScreen, &mut Processor)) {

@@ -97,7 +97,7 @@ impl Draft {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
-    /// Clears the draft, and returns the keys that erase the typed line: Ctrl-U at the end of the line. `screen_text`
+    /// Clears the draft and returns the keys that erase the typed line: Ctrl-U at the end of the line. `screen_text`
     /// returns the text after the prompt on the screen, if the prompt is known.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Draft {
         Ok(b"\x15")
     }
 
-    /// Begins a new line, and keeps the run that ended the last line.
+    /// Begins a new line and keeps the run that ended the last line.
     fn begin_line(&mut self) {
         *self = Self { entered_by: self.entered_by.take(), ..Self::default() };
     }

@@ -148,7 +148,7 @@ mod tests {
         InputCheck { state, screen: ScreenState::Full }
     }
 
-    /// Checks until the watch is certain, and returns whether the program waits.
+    /// Checks until the watch is certain and returns whether the program waits.
     fn sees(watch: &mut InputWatch, look: InputCheck, now: Instant) -> bool {
         watch.record_check(look, AwaitedContent::Nothing, now)
             || watch.record_check(look, AwaitedContent::Nothing, now + CONFIRMATION_DELAY)

@@ -374,7 +374,7 @@ impl Shell {
         }
     }
 
-    /// Checks for a program that has replaced the shell, and schedules the next check. No mark reports a replacement.
+    /// Checks for a program that has replaced the shell and schedules the next check. No mark reports a replacement.
     pub(super) fn check_replacement(&mut self) {
         self.next_check = None;
         self.record_replacement();

@@ -652,7 +652,7 @@ impl Task {
         }
     }
 
-    /// Checks if the shell reads input at a doubtful prompt, and records the prompt if so.
+    /// Checks if the shell reads input at a doubtful prompt and records the prompt if so.
     fn check_doubtful_prompt(&mut self) {
         let Some(doubt) = self.shell.doubt.take_if(|doubt| Instant::now() >= doubt.next_check) else { return };
         match (doubt.prompt, self.shell_reading_mode()) {

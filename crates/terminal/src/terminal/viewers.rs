@@ -76,7 +76,7 @@ impl QueryFilter {
         *self = Self { draws_only: self.draws_only, ..Self::default() };
     }
 
-    /// Creates a filter that passes only known sequences that draw, and modes that end with the view.
+    /// Creates a filter that passes only known sequences that draw and modes that end with the view.
     #[must_use]
     pub fn drawing_only() -> Self {
         Self { draws_only: true, ..Self::default() }
@@ -170,7 +170,7 @@ impl QueryFilter {
             State::Command { escaped } => return self.take_command(byte, escaped, output),
             State::Application => match byte {
                 ESC => return self.give_up(output),
-                // Pictures of kitty's protocol require answers, and this terminal shows no pictures.
+                // Pictures of kitty's protocol require answers and this terminal shows no pictures.
                 b'G' => self.drop_string(false, output),
                 _ if self.draws_only && !matches!(byte, CAN | SUB) => self.drop_string(false, output),
                 _ => self.finish(byte, output),
@@ -651,7 +651,7 @@ mod tests {
             // A link and a picture end at the query.
             ("\x1b]8;;x\x1b[6n text".to_owned(), "\x1b]8;;x\x1b\\ text"),
             ("\x1bPq#0\x1b[6n text".to_owned(), "\x1bPq#0\x1b\\ text"),
-            // Terminals ignore DEL, and bytes that are not part of a sequence.
+            // Terminals ignore DEL and bytes that are not part of a sequence.
             ("\x1b\x7f[6n".to_owned(), ""),
             ("\x1b[1\x7f4t".to_owned(), ""),
             ("\x1bP\x7f$qm\x1b\\".to_owned(), ""),
@@ -706,7 +706,7 @@ mod tests {
         assert_eq!(viewers.pass(b"shown"), b"shown");
     }
 
-    /// Returns the answers of a terminal to these bytes, and its screen after them.
+    /// Returns the answers of a terminal to these bytes and its screen after them.
     fn answers_and_screen(bytes: &[u8]) -> (Vec<u8>, String) {
         let screen = Emulator::new(Size { cols: 40, rows: 8 });
         let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));

@@ -55,7 +55,7 @@ impl ScreenWatchers {
         self.waiting.is_empty()
     }
 
-    /// Takes the viewers that do not know `version`, and drops disconnected viewers.
+    /// Takes the viewers that do not know `version` and drops disconnected viewers.
     pub(super) fn take_due(&mut self, version: u64) -> Vec<ScreenWatcher> {
         self.waiting.retain(|watcher| !watcher.reply.is_closed());
         self.waiting.extract_if(.., |watcher| watcher.known != Some(version)).collect()

@@ -57,7 +57,7 @@ impl WriteLock {
         }
     }
 
-    /// Releases the lock with the key of the holder, and stores a note to the next client that types.
+    /// Releases the lock with the key of the holder and stores a note to the next client that types.
     pub(super) fn give_back(&mut self, key: &HoldKey, note: Option<String>, now: SystemTime, offset: u64) {
         if let Some((holder, _, from)) = self.held.take_if(|(_, holder_key, _)| holder_key == key) {
             // Merge holds without a read between them.

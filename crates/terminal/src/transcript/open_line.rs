@@ -307,7 +307,7 @@ impl OpenLine {
         self.is_rewound = continues_below;
     }
 
-    /// Replaces the columns starting at `start` by `text`, without moving the cursor. A cursor after the last column of
+    /// Replaces the columns starting at `start` with `text`, without moving the cursor. A cursor after the last column of
     /// a row stays there if `text` ends there.
     fn replace(&mut self, history: &mut History, row: Row, start: usize, text: &str) {
         let Some(column) = self.column(history) else { return };

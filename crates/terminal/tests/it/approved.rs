@@ -4,7 +4,7 @@ use steplatch_terminal::{CommandRequest, Input, InputError, NotedState, RunError
 
 use crate::shells::{SHELLS, Session, World, request};
 
-/// Asks a person at a gate, and returns the traps of the shell.
+/// Asks a person at a gate and returns the traps of the shell.
 async fn ask_person(session: &Session, gate: &str) -> Vec<String> {
     match session.0.record_state(gate.to_owned()).await.unwrap() {
         NotedState::Shell { traps } => traps,

@@ -8,7 +8,7 @@ use steplatch_terminal::{Input, Reason, RunError, View, Wait, Waited};
 use super::inner_shells::{start, until_input};
 use super::shells::{SHELLS, Session, World, request, until_prompt};
 
-/// Sends an input as a client, and waits for the prompt after it.
+/// Sends an input as a client and waits for the prompt after it.
 async fn send_and_wait(session: &Session, input: Input) -> (Waited, View) {
     let sent = session.0.send(Input { by: Some("agent".to_owned()), ..input }).await.unwrap();
     let wait = Wait { since: Some(sent.offset), by: Some("agent".to_owned()), line: sent.line, ..until_prompt() };

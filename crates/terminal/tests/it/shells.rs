@@ -107,7 +107,7 @@ impl Session {
         result
     }
 
-    /// Returns the output of a command, and its exit code.
+    /// Returns the output of a command and its exit code.
     pub(crate) async fn output_of(&self, command: &str) -> (String, Option<i32>) {
         let result = self.runs(command).await;
         (result.output, result.exit_code)

@@ -219,7 +219,7 @@ async fn line_too_long_for_busybox_is_refused() {
     }
 }
 
-/// Checks that a shell at its prompt receives no line that the line editor of busybox would cut, and runs no part of
+/// Checks that a shell at its prompt receives no line that the line editor of busybox would cut and runs no part of
 /// it.
 pub(crate) async fn refuses_long_lines(session: &Session) {
     for integrates in [false, true] {

@@ -279,7 +279,7 @@ impl fmt::Display for Test {
 }
 
 impl PatternText {
-    /// Reads a pattern, and compiles it if it has no variables.
+    /// Reads a pattern and compiles it if it has no variables.
     pub(super) fn read(place: &JsonPath<'_>, what: &str, diagnostics: &mut Diagnostics) -> Option<Self> {
         let source = diagnostics.text(place, what)?;
         if substitute::has_placeholder(source) {

@@ -144,7 +144,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Begins the branches that are due, and starts their runs.
+    /// Begins the branches that are due and starts their runs.
     fn begin_branches(&mut self, current: &CurrentStep, parallel: &Parallel<'_>, branches: &mut Branches) {
         let limit = current.limit_left(self.now);
         for number in parallel.due(branches) {

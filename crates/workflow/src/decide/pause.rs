@@ -20,7 +20,7 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Resumes the run and its children, and continues with the deferred decision.
+    /// Resumes the run and its children and continues with the deferred decision.
     pub(super) fn resume(mut self, by: String) -> Decision {
         self.paused = false;
         self.record(Event::Resumed { at: self.now, by: by.clone() });

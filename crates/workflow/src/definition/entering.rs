@@ -23,7 +23,7 @@ fn dialogue_warnings(state: &State) -> impl Iterator<Item = Problem> + '_ {
     })
 }
 
-/// Returns whether text looks like a command, and does not end with a line feed.
+/// Returns whether text looks like a command and does not end with a line feed.
 fn is_unentered_command(text: &str) -> bool {
     // A variable may end with a line feed. Single keys are for programs that read key by key.
     let is_entered = text.ends_with(['\n', '\r', '}', '\u{1b}']) || text.chars().any(char::is_control);

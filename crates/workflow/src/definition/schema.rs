@@ -180,7 +180,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// Returns the bounds of a value, and its default.
+/// Returns the bounds of a value and its default.
 fn bounds(schema: &Value) -> String {
     let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number()).map(ToString::to_string);
     let range = match (bound("minimum"), bound("maximum")) {

@@ -151,7 +151,7 @@ impl World {
         if self.crash() { None } else { Some(inputs) }
     }
 
-    /// Runs to the end through every crash, and returns the history in the journal.
+    /// Runs to the end through every crash and returns the history in the journal.
     fn run(&mut self, mut interruption: Option<(u8, Input)>) -> History {
         let (mut history, mut next) = (History::new(), VecDeque::from([Input::Start(self.start.clone())]));
         // A daemon that resumes a run performs the effects requested in the journal before it takes any input.

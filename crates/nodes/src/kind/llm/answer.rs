@@ -51,7 +51,7 @@ impl Answer {
         true
     }
 
-    /// Adds a piece of an answer, and returns its text.
+    /// Adds a piece of an answer and returns its text.
     pub(super) fn add(&mut self, piece: &Value) -> Option<String> {
         self.read_metadata(piece);
         let previous_length = self.text.len();

@@ -130,7 +130,7 @@ impl Server {
         self.service.call_tool(params).await
     }
 
-    /// Stops the server, and waits until it has stopped.
+    /// Stops the server and waits until it has stopped.
     pub(super) async fn end(self) {
         let Self { service, program } = self;
         let _ = timeout(EXIT_TIMEOUT, service.cancel()).await;

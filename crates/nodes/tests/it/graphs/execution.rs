@@ -45,7 +45,7 @@ impl GraphExecution {
         execution
     }
 
-    /// Ends a step's attempt with an outcome, and returns the effects that are open afterwards.
+    /// Ends a step's attempt with an outcome and returns the effects that are open afterwards.
     pub(crate) fn finish(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
         let open = self.open.iter().position(|open| step_name(open) == step && !open.contains('@'));
         let open = self.open.remove(open.unwrap_or_else(|| panic!("{step} does not run: {:?}", self.open)));
@@ -54,7 +54,7 @@ impl GraphExecution {
         self.open.clone()
     }
 
-    /// Ends the delay of a step, and returns the effects that are open afterwards.
+    /// Ends the delay of a step and returns the effects that are open afterwards.
     pub(crate) fn finish_delay(&mut self, step: &str) -> Vec<String> {
         let open = self.open.iter().position(|open| open.contains('@') && step_name(open) == step).unwrap();
         let open = self.open.remove(open);

@@ -54,7 +54,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// Plays a plan to its end, and checks the invariants after every step.
+/// Plays a plan to its end and checks the invariants after every step.
 fn play(plan: &Plan) -> GraphExecution {
     let node = Node::parse(&plan.document).unwrap();
     let max_parallel = plan.document["max_parallel"].as_u64();

@@ -76,7 +76,7 @@ impl FunctionRun {
         }
     }
 
-    /// Ends the calls of the run, and raises the cancel in its function.
+    /// Ends the calls of the run and raises the cancel in its function.
     async fn deliver_cancel(&mut self) -> bool {
         // Nested frames make no more calls.
         self.frames.retain(|number, _| *number == ROOT);
@@ -113,7 +113,7 @@ impl FunctionRun {
         }
     }
 
-    /// Records `entries`, and abandons the function.
+    /// Records `entries` and abandons the function.
     pub(in crate::function) async fn give_up(&mut self, entries: Vec<Entry>) -> bool {
         self.cancel_progress.is_abandoned = true;
         self.append(entries).await

@@ -246,7 +246,7 @@ impl FunctionRun {
         handled
     }
 
-    /// Cancels the runs that open calls have started in the engine, and waits a moment for their ends. Nested runs that
+    /// Cancels the runs that open calls have started in the engine and waits a moment for their ends. Nested runs that
     /// this daemon waits for itself end with their calls.
     pub(in crate::function) fn end_children(&self) -> impl Future<Output = ()> + use<> {
         let starts_run = |target: &CallTarget| {

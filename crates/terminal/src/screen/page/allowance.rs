@@ -43,7 +43,7 @@ impl XtermScreen {
         remaining.is_some()
     }
 
-    /// Returns the number of repetitions of a character (REP) to draw, and deducts their cost: at most `requested`, a
+    /// Returns the number of repetitions of a character (REP) to draw and deducts their cost: at most `requested`, a
     /// full screen, and the remaining budget.
     pub(in super::super) fn grant_repeats(&mut self, requested: u16) -> u16 {
         let cost = if self.side_margins.is_some() { SIDE_MARGIN_COST } else { 1 };

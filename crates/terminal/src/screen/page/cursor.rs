@@ -1,4 +1,4 @@
-//! Motions of the cursor, and its saved position.
+//! Motions of the cursor and its saved position.
 //!
 //! Motions that begin inside the margins stop at them (DEC STD 070), except for
 //! HPR and VPR. The emulator stores the saved state, except for origin mode.

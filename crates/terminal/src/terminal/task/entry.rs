@@ -311,7 +311,7 @@ impl Task {
         }
     }
 
-    /// Checks the entry, and replies to its caller if it has ended or its time limit has passed.
+    /// Checks the entry and replies to its caller if it has ended or its time limit has passed.
     pub(super) fn check_entry(&mut self) {
         let Some(entry) = &self.entry else { return };
         let now = Instant::now();

@@ -20,7 +20,7 @@ pub(super) struct Exchanging {
 }
 
 impl Task {
-    /// Makes the shell run the written request, and replies at its end.
+    /// Makes the shell run the written request and replies at its end.
     pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
         let integration = match self.check_exchange_ready() {
             Ok(integration) => integration,
@@ -44,7 +44,7 @@ impl Task {
         self.write_input();
     }
 
-    /// Checks that the shell can answer a request now, and returns its integration session.
+    /// Checks that the shell can answer a request now and returns its integration session.
     pub(super) fn check_exchange_ready(&self) -> Result<IntegrationSession, VariablesError> {
         if self.is_over() {
             return Err(VariablesError::Ended);
@@ -138,7 +138,7 @@ impl Task {
         self.take_in_all(&held);
     }
 
-    /// Ends the exchange, and returns the held output.
+    /// Ends the exchange and returns the held output.
     fn end_exchange(&mut self, outcome: Result<(), VariablesError>) -> Vec<u8> {
         let Some(mut exchanging) = self.exchanging.take() else { return Vec::new() };
         // Ignore the error: the caller may have disconnected.

@@ -45,7 +45,7 @@ impl Task {
         self.type_hidden_line(&line, typing, Purpose::Kind(integration, entering), ANSWER_TIMEOUT);
     }
 
-    /// Runs a script in an inner shell, and replies with its output.
+    /// Runs a script in an inner shell and replies with its output.
     pub(super) fn begin_script(
         &mut self,
         script: &QueryScript,
@@ -167,7 +167,7 @@ impl Task {
         }
     }
 
-    /// Cancels the hidden line, and returns the held output.
+    /// Cancels the hidden line and returns the held output.
     fn cancel_hidden_line(&mut self) -> Vec<u8> {
         let has_shell_ended = self.has_shell_ended();
         let Some(mut task) = self.typed_line.take() else { return Vec::new() };

@@ -573,7 +573,7 @@ impl Task {
         }
     }
 
-    /// Checks the command, and replies to its caller if it has ended or its time limit has passed.
+    /// Checks the command and replies to its caller if it has ended or its time limit has passed.
     pub(super) fn check_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running

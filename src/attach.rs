@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::keyboard::{Keyboard, RawMode};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// The key that detaches from a terminal, as the byte that the key sends.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +132,7 @@ impl<'a> Attachment<'a> {
         hold: bool,
     ) -> Result<(Self, AttachTerminalReply), Failure> {
         let hold_key = hold.then(random_name);
-        let client = front::client(paths).await?;
+        let client = daemon_client::client(paths).await?;
         let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
@@ -161,7 +161,7 @@ impl<'a> Attachment<'a> {
     }
 
     async fn try_attach_again(&mut self) -> Result<AttachTerminalReply, Failure> {
-        let client = front::client(self.paths).await?;
+        let client = daemon_client::client(self.paths).await?;
         let verb = AttachTerminal { session_id: self.session.clone(), hold_key: self.hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
         (self.client, self.events) = (client, events);

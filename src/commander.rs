@@ -28,8 +28,8 @@ use std::process::ExitCode;
 use clap::Args;
 use steplatch_protocol::{DaemonPaths, ensure_private};
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use conversation::Conversation;
 use editor::Lines;
 
@@ -44,7 +44,7 @@ pub(crate) struct Commander {}
 
 impl Commander {
     pub(crate) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let daemon = front::reconnecting_client_at(place, "commander")?;
+        let daemon = daemon_client::reconnecting_client_at(place, "commander")?;
         let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
             let lines = Lines::with_editor(place.state().join(HISTORY_FILE));

@@ -44,7 +44,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 use crate::commander::Commander;
 use crate::failure::Failure;
 use crate::ui::Ui;
-use crate::{completion, front, print};
+use crate::{completion, daemon_client, print};
 
 const START_WITH: &str = "Start with:
   steplatch tour           try it in ten minutes: a terminal, a question, a workflow, a gate
@@ -214,7 +214,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
         // Its paths belong to the client on the remote computer.
         Command::Host(command) => return command.run().await,
-        _ => front::daemon_paths(arguments.state_dir.as_deref())?,
+        _ => daemon_client::daemon_paths(arguments.state_dir.as_deref())?,
     };
     match arguments.command {
         Command::Run(command) => command.run(&paths).await,

@@ -16,7 +16,7 @@ use steplatch_protocol::{
     ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
 };
 
-use crate::front;
+use crate::daemon_client;
 use crate::print::{fitted, visible};
 
 /// Environment variable through which the script of a shell requests candidates.
@@ -203,7 +203,7 @@ fn id_candidate(current: &str, id: &str, description: &str) -> Option<Completion
 fn ask_daemon<V: Verb>(verb: V) -> Option<V::Reply> {
     let paths = DaemonPaths::from_environment(state_dir().as_deref()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let hello = Hello { environment: None, ..front::hello("steplatch") };
+    let hello = Hello { environment: None, ..daemon_client::hello("steplatch") };
     let reply = runtime.block_on(async {
         let request = async {
             let (client, _) = connect(&paths, hello).await.ok()?;

@@ -14,7 +14,7 @@ use steplatch_protocol::DaemonPaths;
 use crate::clients::entry::{FoundEntry, NAME, OwnEntry, is_same_file};
 use crate::clients::{CLIENTS, Client, Scope, UserPaths, edit, file};
 use crate::failure::Failure;
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// State of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -273,7 +273,7 @@ fn is_this_program(program: &Path, own_entry: &OwnEntry) -> bool {
 
 /// Returns the daemon's reply to one verb, or the error as text.
 async fn ask<V: steplatch_protocol::Verb>(daemon_paths: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
-    let reply = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(daemon_paths, verb)).await;
+    let reply = tokio::time::timeout(probe::ANSWER_TIMEOUT, daemon_client::ask(daemon_paths, verb)).await;
     match reply {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(failure)) => Err(failure.message().to_owned()),

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::print::{QUIET, STRONG};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Environment variable that replaces the token of the file.
 const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
@@ -118,7 +118,7 @@ fn token(paths: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>)
 
 /// Creates a client of the daemon for programs, under a surface's name.
 fn client_for(paths: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
-    Ok(ReconnectingClient::new(paths.clone(), front::starter()?, front::hello(name)))
+    Ok(ReconnectingClient::new(paths.clone(), daemon_client::starter()?, daemon_client::hello(name)))
 }
 
 impl HttpListener {

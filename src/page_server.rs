@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, PageServerRecord};
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 
 /// Port of the page, unless it is in use or the last server had another port.
 const DEFAULT_PORT: u16 = 7878;
@@ -181,7 +181,7 @@ pub(crate) async fn stop(paths: &DaemonPaths) -> Result<Option<PageServerRecord>
 /// Starts a server in its own session and waits until it listens, or returns its error.
 async fn spawn(paths: &DaemonPaths, port: u16) -> Result<(), Failure> {
     let start_error = |error: io::Error| Failure::system("the server of the page could not be started", &error);
-    let mut command = std::process::Command::new(front::starter()?.program);
+    let mut command = std::process::Command::new(daemon_client::starter()?.program);
     command.args(["serve", "--detached", "--json", "--port", &port.to_string(), "--state-dir"]).arg(paths.state());
     // Programs started from the page begin in the home directory.
     command.current_dir(std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir()).unwrap_or("/".into()));

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::question::Person;
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Remark if people answer gates and no approver's passphrase is set.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
@@ -90,7 +90,7 @@ pub(crate) async fn call_after_pauses<V: Verb + Clone>(
     pause_seconds: impl Fn(&V::Reply) -> Option<u64>,
 ) -> Result<V::Reply, Failure> {
     loop {
-        let reply = front::ask(paths, verb.clone()).await?;
+        let reply = daemon_client::ask(paths, verb.clone()).await?;
         let Some(seconds) = pause_seconds(&reply) else { return Ok(reply) };
         print::remark(&format!("{indent}{}", pause_message(seconds)));
         if !sleep_unless_interrupted(seconds).await? {

@@ -5,8 +5,8 @@ use std::io::{self, BufRead as _};
 use steplatch_protocol::{DaemonPaths, ListTerminalSessions};
 
 use crate::commands::{runs, terminal};
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::print;
 use crate::question::Person;
 
@@ -25,7 +25,7 @@ pub(crate) async fn terminal(paths: &DaemonPaths, id: Option<String>) -> Result<
     if Person::at_terminal().is_none() {
         return Err(Failure::usage(missing_message));
     }
-    let sessions = front::ask(paths, ListTerminalSessions {}).await?.sessions;
+    let sessions = daemon_client::ask(paths, ListTerminalSessions {}).await?.sessions;
     let rows = sessions.iter().map(|session| (session.session_id.clone(), terminal::row(session)));
     pick("terminal", rows.collect(), "no terminals are open; open one with: steplatch terminal open").await
 }

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::attach::RECONNECT_TIMEOUT;
 use crate::failure::Failure;
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Records the terminal `id` in `file`, by default in a file named after the terminal. `-` is standard output.
 pub(crate) async fn record(
@@ -128,7 +128,7 @@ fn add_to_catalog(paths: &DaemonPaths, file: &Path, session: &str, began: System
 }
 
 async fn attach(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
-    let client = front::client(paths).await?;
+    let client = daemon_client::client(paths).await?;
     let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
     let (reply, events) = client.subscribe(verb).await?;
     Ok((client, reply, events))

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 
 /// Reads the existing events of a run.
 ///
@@ -15,7 +15,7 @@ pub(crate) async fn events(paths: &DaemonPaths, run: &str) -> Result<Vec<RunEven
         FollowError::Unknown(_) => Failure::usage(format!("there is no run '{run}'; steplatch runs list has them")),
         error => Failure::from(error),
     };
-    let daemon = front::reconnecting_client(paths)?;
+    let daemon = daemon_client::reconnecting_client(paths)?;
     let mut follower = daemon.follow(run, 1);
     let newest = follower.newest_seq().await.map_err(to_failure)?;
     let mut events: Vec<RunEvent> = Vec::new();

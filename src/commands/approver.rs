@@ -9,7 +9,7 @@ use steplatch_protocol::{DaemonPaths, GetApprover, GetApproverReply, LowerRequir
 use crate::failure::Failure;
 use crate::passphrase::{self, Source};
 use crate::question::Person;
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Approver {
@@ -71,7 +71,7 @@ impl Approver {
 
 /// Returns whether an approval passphrase is set.
 async fn is_set(paths: &DaemonPaths) -> Result<bool, Failure> {
-    let reply = front::ask(paths, GetApprover {}).await?;
+    let reply = daemon_client::ask(paths, GetApprover {}).await?;
     match reply.error {
         Some(error) => Err(Failure::work(error)),
         None => Ok(reply.is_set),
@@ -145,7 +145,7 @@ async fn unlock(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
 }
 
 async fn lower(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let approver = front::ask(paths, GetApprover {}).await?;
+    let approver = daemon_client::ask(paths, GetApprover {}).await?;
     if approver.unconfirmed.is_none() && !json {
         let requires = approver.requires.unwrap_or_default();
         print::remark(&format!(
@@ -205,7 +205,7 @@ pub(crate) fn unconfirmed_setting(value: &str) -> String {
 }
 
 async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, GetApprover {}).await?;
+    let reply = daemon_client::ask(paths, GetApprover {}).await?;
     if let Some(error) = &reply.error {
         return Err(Failure::work(error.clone()).with(&reply));
     }

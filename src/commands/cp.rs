@@ -10,7 +10,7 @@ use steplatch_protocol::{CopyEvent, CopyFile, CopyFileReply, DaemonPaths, Writte
 
 use crate::failure::Failure;
 use crate::print::{self, QUIET};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Copy files between hosts, each checked by its SHA-256 digest
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ impl Cp {
 /// leaves completed files unchanged.
 async fn copy(paths: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
     let initial_counts = (report.files.len(), report.skipped.len());
-    let daemon = front::reconnecting_client(paths)?;
+    let daemon = daemon_client::reconnecting_client(paths)?;
     for _ in 0..MAX_ATTEMPTS {
         report.files.truncate(initial_counts.0);
         report.skipped.truncate(initial_counts.1);

@@ -25,7 +25,7 @@ use super::host;
 use crate::failure::{FAILED, Failure};
 use crate::settings::Settings;
 use crate::settings::reload::Reload;
-use crate::{front, page_server, print};
+use crate::{daemon_client, page_server, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Daemon {
@@ -127,7 +127,7 @@ async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 /// Starts the daemon unless it is running and requests its status. The flag is true if this call started it. The
 /// inner error means that the daemon exited in the meantime.
 async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
-    let hello = front::hello("steplatch");
+    let hello = daemon_client::hello("steplatch");
     let was_started = match connect(paths, hello.clone()).await {
         Ok(_) => false,
         // A daemon that closes the connection is about to end.
@@ -166,7 +166,7 @@ async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
     // The daemon may run without its socket, for example after a logout that removed the runtime directory.
     if pidfd_send_signal(&process, Signal::USR1).is_ok() {
         for _ in 0..100 {
-            if connect(paths, front::hello("steplatch")).await.is_ok() {
+            if connect(paths, daemon_client::hello("steplatch")).await.is_ok() {
                 return Ok(());
             }
             if has_exited(&process) {
@@ -207,7 +207,7 @@ const DAEMON_TERMINAL: &str = "daemon";
 fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
     paths.ensure_runtime().map_err(|error| Failure::work(error.to_string()))?;
     let start_error = |error: io::Error| Failure::system("the daemon could not be started", &error);
-    let mut daemon = std::process::Command::new(front::starter()?.program)
+    let mut daemon = std::process::Command::new(daemon_client::starter()?.program)
         .args(["daemon", "serve", "--state-dir"])
         .arg(paths.state())
         .current_dir("/")
@@ -237,7 +237,7 @@ fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
 }
 
 async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
-    let client = match connect(paths, front::hello("steplatch")).await {
+    let client = match connect(paths, daemon_client::hello("steplatch")).await {
         Ok((client, _)) => client,
         // The terminal hosts of a killed daemon still run.
         Err(ConnectError::NotRunning(_)) if !keep_terminals && close_orphans_and_report(paths, json).await? => {
@@ -273,7 +273,7 @@ async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
 
 /// Stops the daemon, if it runs, and closes all local terminals.
 pub(super) async fn stop_all(paths: &DaemonPaths) -> Result<(), Failure> {
-    match connect(paths, front::hello("steplatch")).await {
+    match connect(paths, daemon_client::hello("steplatch")).await {
         Ok((client, _)) => stop_and_wait(&client, false).await.map(drop),
         Err(ConnectError::NotRunning(_)) => close_orphans(paths).await.map(drop),
         Err(error) => Err(error.into()),
@@ -313,11 +313,11 @@ async fn close_orphans(paths: &DaemonPaths) -> Result<Option<usize>, Failure> {
 }
 
 async fn restart(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    match front::running(paths).await {
+    match daemon_client::running(paths).await {
         Ok(client) => {
             stop_and_wait(&client, true).await?;
         }
-        Err(_) if connect(paths, front::hello("steplatch")).await.is_err_and(is_absent) => {}
+        Err(_) if connect(paths, daemon_client::hello("steplatch")).await.is_err_and(is_absent) => {}
         Err(error) => return Err(error),
     }
     start(paths, json).await
@@ -378,7 +378,7 @@ async fn wait_for_exit(pid: u32, process: OwnedFd) -> Result<(), Failure> {
 }
 
 async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let client = match connect(paths, front::hello("steplatch")).await {
+    let client = match connect(paths, daemon_client::hello("steplatch")).await {
         Ok((client, _)) => client,
         Err(error @ ConnectError::NotRunning(_)) => {
             if json {
@@ -433,7 +433,8 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     let log = paths.log();
     let page = settings.serves_with_daemon().then(|| paths.clone());
     let host = host_starter(&paths)?;
-    let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
+    let workers =
+        WorkerStarter::Program { program: daemon_client::starter()?.program, arguments: vec!["worker".into()] };
     print::set_log_filter(settings.log());
     let runs = settings.runs();
     let (settings_sender, configuration) = tokio::sync::watch::channel(settings.configuration());
@@ -518,7 +519,7 @@ fn end_after(time: Duration, stopped: impl Future<Output = ()> + Send + 'static,
 fn host_starter(paths: &DaemonPaths) -> Result<Starter, Failure> {
     let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
     Ok(Starter::Program {
-        program: front::starter()?.program,
+        program: daemon_client::starter()?.program,
         arguments: arguments.chain([paths.state().as_os_str().to_owned()]).collect(),
         fallback: None,
         log: paths.host_log(),

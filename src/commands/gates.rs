@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::gate_prompt::GatePrompt;
 use crate::print::{self, QUIET, STRONG, visible};
 use crate::question::{Person, bounded_content, content_lines};
-use crate::{completion, front, pager, passphrase, question};
+use crate::{completion, daemon_client, pager, passphrase, question};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gates {
@@ -123,7 +123,7 @@ impl Show {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let GateName { run, gate, .. } = GateName::parse(paths, &self.gate).await?;
         unlock(paths, Some(&run), Person::at_terminal().as_mut()).await?;
-        let reply = front::ask(paths, GetGate { run_id: run, gate_id: gate }).await?;
+        let reply = daemon_client::ask(paths, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the gate is not open")).with(&reply));
         };
@@ -174,7 +174,7 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
             question_lines(gate, &bounded_content(gate), "  ").iter().try_for_each(print::line)?;
         }
         let is_for_person = gates.iter().any(|(_, gate)| gate.answered_by == AnsweredBy::Human.name());
-        if is_for_person && !front::ask(paths, GetApprover {}).await?.is_set {
+        if is_for_person && !daemon_client::ask(paths, GetApprover {}).await?.is_set {
             print::remark(passphrase::RECOMMENDED);
         }
     }
@@ -224,7 +224,7 @@ pub(crate) fn gate_line(gate: &GateInfo) -> String {
 /// Returns whether `run` is locked, or with `None` any run.
 async fn is_locked(paths: &DaemonPaths, run: Option<&str>) -> Result<bool, Failure> {
     let Some(run) = run else { return Ok(all(paths, Some("waiting")).await?.iter().any(|run| run.locked)) };
-    let record = front::ask(paths, GetWorkflowRun { run_id: run.to_owned() }).await?;
+    let record = daemon_client::ask(paths, GetWorkflowRun { run_id: run.to_owned() }).await?;
     Ok(record.run.is_some_and(|run| run.locked))
 }
 
@@ -232,7 +232,7 @@ async fn is_locked(paths: &DaemonPaths, run: Option<&str>) -> Result<bool, Failu
 /// request reports the lock.
 async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
-        Some(person) if is_locked(paths, run).await? && front::ask(paths, GetApprover {}).await?.is_set => {
+        Some(person) if is_locked(paths, run).await? && daemon_client::ask(paths, GetApprover {}).await?.is_set => {
             unlock_with_person(paths, person).await
         }
         _ => Ok(()),
@@ -252,13 +252,13 @@ impl Answer {
         match &passphrase {
             // Unlock the run. The reply to the answer reports problems of the run.
             Some(passphrase) if is_locked(paths, Some(&id)).await? => {
-                front::ask(paths, UnlockRuns { passphrase: Some(passphrase.clone()) }).await?;
+                daemon_client::ask(paths, UnlockRuns { passphrase: Some(passphrase.clone()) }).await?;
             }
             Some(_) => {}
             None => unlock(paths, Some(&id), person.as_mut()).await?,
         }
         let named_gate = gate.or_else(|| self.gate.clone());
-        let record = front::ask(paths, GetWorkflowRun { run_id: id.clone() }).await?;
+        let record = daemon_client::ask(paths, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
         if self.choice.is_none() && self.field.is_empty() {
             let gates = match &named_gate {
@@ -272,7 +272,7 @@ impl Answer {
         if run.pending_gates.is_empty() {
             // The daemon knows which answer came first. This request contains no answer, because a gate may open in
             // the meantime.
-            let reply = front::ask(paths, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
+            let reply = daemon_client::ask(paths, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
             let new_question = || format!("run {id} has just asked a question; see it with: steplatch gates show {id}");
             return Err(Failure::work(reply.error.clone().unwrap_or_else(new_question)).with(&reply));
         }
@@ -286,7 +286,7 @@ impl Answer {
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
             // The gate that the person read may be closed, and the open one may be a different question.
-            let reply = front::ask(paths, GetGate { run_id: id.clone(), gate_id: None }).await?;
+            let reply = daemon_client::ask(paths, GetGate { run_id: id.clone(), gate_id: None }).await?;
             if let Some(gate) = reply.gate.filter(|_| reply.asked_before) {
                 let error = format!(
                     "run {id} has asked another question before; name the gate that you read: steplatch gates show {0}, then \
@@ -464,7 +464,7 @@ async fn send_answer(paths: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerG
 
 /// Returns whether a gate is still open.
 async fn is_open(paths: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> {
-    let record = front::ask(paths, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
+    let record = daemon_client::ask(paths, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
     let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, ListGraphs, ListGraphsReply, NodeReply, RunGraph};
 
 use super::nodes::{NodeInput, print_sources, table};
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, visible};
 
 #[derive(Debug, Subcommand)]
@@ -43,7 +43,7 @@ impl Graphs {
             Self::List(command) => command.run(paths).await,
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
-                let reply = front::ask(paths, RunGraph { graph_id: name, input, timeout }).await?;
+                let reply = daemon_client::ask(paths, RunGraph { graph_id: name, input, timeout }).await?;
                 steps(&reply).iter().for_each(|line| print::remark(line));
                 given.print_reply(&reply)
             }
@@ -53,7 +53,7 @@ impl Graphs {
 
 impl List {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, ListGraphs { containing: self.containing }).await?;
+        let reply = daemon_client::ask(paths, ListGraphs { containing: self.containing }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the graphs cannot be listed")).with(&reply));
         }

@@ -17,8 +17,8 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::settings::Settings;
 
 /// Relay a connection between a daemon on a remote computer and its terminal host here
@@ -62,7 +62,7 @@ const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "
 /// Returns the command that starts a host for a client on a remote computer. It uses the user's login shell, so that the
 /// terminals have the environment of a login instead of that of an ssh command.
 fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
-    let program = front::starter()?.program;
+    let program = daemon_client::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);
     let (log, start_time) = (paths.host_log(), LOGIN_START_TIMEOUT);
     Ok(match login_shell() {

@@ -10,7 +10,7 @@ use steplatch_protocol::{CheckHost, CheckHostReply, DaemonPaths, ListHosts, Remo
 use super::{hosts_install, run};
 use crate::failure::Failure;
 use crate::settings::{Settings, hosts_file};
-use crate::{completion, front, print};
+use crate::{completion, daemon_client, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostsCommand {
@@ -129,7 +129,7 @@ async fn check_host(
     timeout: u32,
     json: bool,
 ) -> Result<CheckHostReply, Failure> {
-    let daemon = front::reconnecting_client(paths)?;
+    let daemon = daemon_client::reconnecting_client(paths)?;
     let verb = CheckHost { host: name.to_owned(), ssh, timeout_seconds: timeout };
     loop {
         let reply = daemon.call(verb.clone()).await?;
@@ -159,7 +159,7 @@ fn describe_host(host: &RemoteHostInfo) -> String {
 }
 
 async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, ListHosts {}).await?;
+    let reply = daemon_client::ask(paths, ListHosts {}).await?;
     if json {
         print::json(&reply)?;
         return Ok(ExitCode::SUCCESS);

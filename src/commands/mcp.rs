@@ -6,8 +6,8 @@ use clap::Args;
 use steplatch_mcp::serve_stdio;
 use steplatch_protocol::{DaemonPaths, ReconnectingClient};
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::http_listener::{HttpListener, ListenOptions};
 use crate::print::{self, QUIET};
 
@@ -33,7 +33,7 @@ impl Mcp {
         if self.options.has_options() {
             return Err(Failure::usage("options of the HTTP server need --http; without it, MCP is on standard input"));
         }
-        let daemon = ReconnectingClient::new(paths, front::starter()?, front::hello("mcp"));
+        let daemon = ReconnectingClient::new(paths, daemon_client::starter()?, daemon_client::hello("mcp"));
         serve_stdio(daemon).await.map_err(|error| Failure::work(format!("the client did not speak MCP: {error}")))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -9,8 +9,8 @@ use steplatch_protocol::{
     BrokenNode, DaemonPaths, DescribeNode, DescribeNodeReply, ListNodes, ListNodesReply, NodeReply, RunNode,
 };
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, BAD, QUIET, STRONG, visible};
 
 #[derive(Debug, Subcommand)]
@@ -75,7 +75,7 @@ impl Nodes {
             Self::Show(command) => command.run(paths).await,
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
-                let reply = front::ask(paths, RunNode { node_id: name, input, timeout }).await?;
+                let reply = daemon_client::ask(paths, RunNode { node_id: name, input, timeout }).await?;
                 given.print_reply(&reply)
             }
         }
@@ -84,7 +84,7 @@ impl Nodes {
 
 impl List {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, ListNodes { containing: self.containing }).await?;
+        let reply = daemon_client::ask(paths, ListNodes { containing: self.containing }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the nodes cannot be listed")).with(&reply));
         }
@@ -133,7 +133,7 @@ pub(super) fn print_sources(files: &[String], directory: &str, broken: &[BrokenN
 
 impl Show {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, DescribeNode { node_id: self.name }).await?;
+        let reply = daemon_client::ask(paths, DescribeNode { node_id: self.name }).await?;
         if !reply.success {
             return Err(Failure::usage(reply.error.as_deref().unwrap_or("there is no such node")).with(&reply));
         }

@@ -10,7 +10,7 @@ use steplatch_protocol::{DaemonPaths, OpenPage, OpenPageReply, PageSecret};
 
 use crate::failure::Failure;
 use crate::print::{self, QUIET};
-use crate::{front, page_server};
+use crate::{daemon_client, page_server};
 
 /// Open the page in a browser: terminals, runs and gates
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Open {
 impl Open {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         // Request a ticket first: if the daemon refuses it, no server should start.
-        front::ask(paths, OpenPage::default()).await.and_then(|reply| reply_ticket(&reply))?;
+        daemon_client::ask(paths, OpenPage::default()).await.and_then(|reply| reply_ticket(&reply))?;
         let server = page_server::ensure_running(paths).await?.record;
         let opens_browser = !self.print && !self.json;
         // Request a new ticket below, because a ticket expires after a minute and the server may have started slowly.
@@ -84,7 +84,7 @@ pub(super) async fn log_in(
     opens_browser: bool,
 ) -> Result<(String, BrowserLogin), Failure> {
     let address = (opens_browser && has_browser()).then(|| PageSecret(page.to_owned()));
-    let reply = front::ask(paths, OpenPage { address }).await?;
+    let reply = daemon_client::ask(paths, OpenPage { address }).await?;
     let ticket = reply_ticket(&reply)?;
     let address = match page.split_once('#') {
         Some((page, fragment)) => format!("{page}#ticket={ticket}&{fragment}"),

@@ -8,8 +8,8 @@ use steplatch_protocol::{
     RemoteWorkflowInfo,
 };
 
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, visible};
 
 #[derive(Debug, Subcommand)]
@@ -34,7 +34,7 @@ impl Remote {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(ServiceSelection { remote, json }) => {
-                let reply = front::ask(paths, ListRemoteWorkflows { remote }).await?;
+                let reply = daemon_client::ask(paths, ListRemoteWorkflows { remote }).await?;
                 if !reply.success {
                     return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
                 }
@@ -45,7 +45,7 @@ impl Remote {
                 list(&reply)
             }
             Self::Refresh(ServiceSelection { remote, json }) => {
-                let reply = front::ask(paths, RefreshWorkflows { remote }).await?;
+                let reply = daemon_client::ask(paths, RefreshWorkflows { remote }).await?;
                 if !reply.success {
                     return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
                 }

@@ -22,7 +22,7 @@ use crate::question::{Person, SECOND_INTERRUPT_TIMEOUT};
 use crate::run_view::{LineView, View};
 use crate::secret_arguments;
 use crate::wait::AT_GATE_EXIT_CODE;
-use crate::{completion, front, passphrase, print};
+use crate::{completion, daemon_client, passphrase, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -136,7 +136,7 @@ impl Run {
         let reuse_remark = self.from.as_ref().zip(self.again.as_ref());
         let reuse_remark =
             reuse_remark.map(|(state, run)| format!("the steps before '{state}' are taken over from {run}"));
-        let daemon = front::reconnecting_client(paths)?;
+        let daemon = daemon_client::reconnecting_client(paths)?;
         let mut verb = self.request()?;
         if !json {
             secret_arguments::ask(&daemon, &mut verb).await?;

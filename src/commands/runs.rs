@@ -17,7 +17,7 @@ use steplatch_protocol::{CancelWorkflow, DaemonPaths, DeleteRun, ListWorkflowRun
 
 use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
-use crate::{completion, front, pick, print};
+use crate::{completion, daemon_client, pick, print};
 
 /// Maximum number of runs per request.
 const MAX_PAGE_RUNS: u32 = 1000;
@@ -198,7 +198,7 @@ pub(crate) async fn list_runs(
 
 /// Returns the runs that the daemon lists, newest first.
 async fn request_runs(paths: &DaemonPaths, request: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
-    let reply = front::ask(paths, request).await?;
+    let reply = daemon_client::ask(paths, request).await?;
     if !reply.success {
         return Err(Failure::usage(reply.error.unwrap_or_else(|| "the daemon did not list the runs".into())));
     }
@@ -269,7 +269,7 @@ async fn find_all(paths: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Fa
 async fn delete(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run in find_all(paths, ids).await? {
-        replies.push(front::ask(paths, DeleteRun { run_id: run }).await?);
+        replies.push(daemon_client::ask(paths, DeleteRun { run_id: run }).await?);
     }
     for reply in &replies {
         if !reply.success {
@@ -294,7 +294,7 @@ async fn delete(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitC
 async fn cancel(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run in find_all(paths, ids).await? {
-        replies.push(front::ask(paths, CancelWorkflow { run_id: run }).await?);
+        replies.push(daemon_client::ask(paths, CancelWorkflow { run_id: run }).await?);
     }
     let failed = replies.iter().any(|reply| !reply.success);
     for reply in &replies {

@@ -10,7 +10,7 @@ use steplatch_protocol::{DaemonPaths, EndPageSessions, ListPageSessions, PageSes
 use crate::failure::Failure;
 use crate::http_listener::{HttpListener, ListenOptions};
 use crate::print::{self, QUIET};
-use crate::{front, page_server};
+use crate::{daemon_client, page_server};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = OTHER_INSTANCES)]
@@ -129,7 +129,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
 
 /// Lists the browsers that are logged in.
 async fn list_sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, ListPageSessions {}).await?;
+    let reply = daemon_client::ask(paths, ListPageSessions {}).await?;
     if json {
         print::json(&reply)?;
         return Ok(ExitCode::SUCCESS);
@@ -162,7 +162,7 @@ fn print_browsers(sessions: Vec<PageSessionInfo>) -> Result<(), Failure> {
 
 /// Logs one browser out, or all.
 async fn end_sessions(paths: &DaemonPaths, session_id: Option<String>, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, EndPageSessions { session_id }).await?;
+    let reply = daemon_client::ask(paths, EndPageSessions { session_id }).await?;
     if !reply.success {
         return Err(Failure::work(reply.error.unwrap_or_else(|| "the session could not be ended".to_owned())));
     }
@@ -200,7 +200,7 @@ async fn show_or_renew_token(paths: &DaemonPaths, create: bool, json: bool) -> R
         ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
         let token = Token::renew(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
         // A logged-in browser has the same access as the token, so also log out the browsers.
-        front::ask(paths, EndPageSessions::default()).await?;
+        daemon_client::ask(paths, EndPageSessions::default()).await?;
         if json {
             print::json(&json!({"success": true, "file": path, "token": token}))?;
         } else {

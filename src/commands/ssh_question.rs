@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use steplatch_protocol::AskSshQuestion;
 
 use crate::failure::Failure;
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Sends the question, which is the first argument, to the daemon that started `ssh`, and prints the answer for `ssh`.
 pub(crate) async fn pass_on(ticket: String) -> Result<ExitCode, Failure> {
@@ -14,7 +14,7 @@ pub(crate) async fn pass_on(ticket: String) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let question = std::env::args().nth(1).unwrap_or_default();
-    let daemon = front::running(&front::daemon_paths(None)?).await?;
+    let daemon = daemon_client::running(&daemon_client::daemon_paths(None)?).await?;
     let reply = daemon.call(AskSshQuestion { ticket, question }).await?;
     match reply.answer {
         Some(answer) => {

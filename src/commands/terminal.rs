@@ -22,7 +22,7 @@ use steplatch_protocol::{
 use crate::attach::{DetachKey, attach};
 use crate::failure::{FAILED, Failure};
 use crate::record::record;
-use crate::{completion, front, pick, print};
+use crate::{completion, daemon_client, pick, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Terminal {
@@ -245,7 +245,7 @@ fn check_success(success: bool, error: Option<&String>, reply: &impl Serialize) 
 
 impl Open {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(
+        let reply = daemon_client::ask(
             paths,
             OpenTerminal {
                 shell: "bash".to_owned(),
@@ -271,7 +271,7 @@ impl Open {
 }
 
 async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, ListTerminalSessions {}).await?;
+    let reply = daemon_client::ask(paths, ListTerminalSessions {}).await?;
     if json {
         print::json(&reply)?;
     } else if reply.sessions.is_empty() {
@@ -350,7 +350,7 @@ impl Send {
         }
         let is_enter = |key: &String| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return");
         let is_line = text.ends_with('\n') && self.key.is_empty() || self.key.last().is_some_and(is_enter);
-        let reply = front::ask(
+        let reply = daemon_client::ask(
             paths,
             SendInput {
                 session_id: self.id,
@@ -436,7 +436,7 @@ fn report_lost_output(omitted: Option<&OmittedOutput>) {
 
 impl RunInTerminal {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(
+        let reply = daemon_client::ask(
             paths,
             RunCommand {
                 session_id: Some(self.id),
@@ -509,7 +509,7 @@ impl Screen {
             return Err(Failure::usage("a terminal cannot show images; name a file with --output, or pipe the output"));
         }
         loop {
-            let reply = front::ask(paths, verb.clone()).await?;
+            let reply = daemon_client::ask(paths, verb.clone()).await?;
             check_success(reply.success, reply.error.as_ref(), &reply)?;
             let has_more = self.history && reply.truncated;
             verb.offset = reply.next_offset;
@@ -543,7 +543,7 @@ impl Screen {
 impl Close {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let verb = ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force };
-        let reply = front::ask(paths, verb).await?;
+        let reply = daemon_client::ask(paths, verb).await?;
         if !reply.success && reply.message == "Session not found" {
             let error = format!("terminal '{}' not found; list terminals with: steplatch terminal list", self.id);
             return Err(Failure::work(error).with(&reply));

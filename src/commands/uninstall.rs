@@ -19,7 +19,7 @@ use crate::clients::UserPaths;
 use crate::failure::Failure;
 use crate::print::{self, QUIET};
 use crate::settings::{self, Settings};
-use crate::{front, page_server};
+use crate::{daemon_client, page_server};
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -90,7 +90,7 @@ impl Uninstall {
 
     async fn find(&self, paths: &DaemonPaths, user_paths: &UserPaths) -> Result<Inventory, Failure> {
         let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
-        let daemon = front::running(paths).await.ok();
+        let daemon = daemon_client::running(paths).await.ok();
         let terminals = match &daemon {
             Some(daemon) => daemon.call(ListTerminalSessions {}).await?.sessions,
             None => Vec::new(),

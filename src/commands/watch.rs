@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, padded, visible};
 use crate::run_changes::{RECONNECT_TIMEOUT, RunChange, RunChanges, RunUpdate, has_ended, subscribe_with_retries};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Follow runs, gates and terminals, with a line for each event
 #[derive(Debug, Args)]
@@ -73,7 +73,7 @@ struct Event {
 impl Watch {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limit = TimeLimit::start(self.options.timeout);
-        let daemon = front::reconnecting_client(paths)?;
+        let daemon = daemon_client::reconnecting_client(paths)?;
         let targets = Targets::find(paths, &daemon, &self.targets).await?;
         if targets.terminals.is_empty() && !self.pattern.is_empty() {
             return Err(Failure::usage("--pattern needs a terminal among the targets"));

@@ -11,7 +11,7 @@ use super::{Checks, ask};
 use crate::commands::approver::unconfirmed_setting;
 use crate::commands::config;
 use crate::settings::Settings;
-use crate::{front, passphrase, print};
+use crate::{daemon_client, passphrase, print};
 
 /// Time limit of a connection to an address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -42,7 +42,7 @@ pub(super) async fn settings() -> Checks {
 pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The daemon");
     let reply = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
-        let (client, _) = connect(daemon_paths, front::hello("steplatch")).await?;
+        let (client, _) = connect(daemon_paths, daemon_client::hello("steplatch")).await?;
         let status = client.call(DaemonStatus {}).await;
         Ok(match status {
             Ok(status) => client.call(GetApprover {}).await.map(|approver| (status, approver)),

@@ -20,7 +20,7 @@ use super::view;
 use crate::attach::{self, AttachEnd, DetachKey};
 use crate::failure::Failure;
 use crate::keyboard::Keyboard;
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Maximum time between the bytes of a key's sequence. Later, an escape alone is a key.
 const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(40);
@@ -50,7 +50,7 @@ pub(crate) enum ExitReason {
 /// # Errors
 /// If the terminal is unusable, or the daemon cannot be started.
 pub(crate) async fn show(paths: &DaemonPaths, requested_item: Option<String>) -> Result<ExitReason, Failure> {
-    let daemon = front::reconnecting_client_at(paths, "ui")?;
+    let daemon = daemon_client::reconnecting_client_at(paths, "ui")?;
     // Start a daemon if none is running, like all commands. Later, only the person starts one.
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
     let (sender, events) = mpsc::channel(EVENT_CAPACITY);

@@ -116,7 +116,7 @@ fn question_text_is_shown_despite_remote_secrets() {
 
 #[test]
 fn copy_from_a_lying_host_writes_the_requested_file_or_nothing() {
-    let reply = |ask: &steplatch_host::Ask| {
+    let reply = |ask: &steplatch_host::HostRequest| {
         // Requests are distinguished by their form on the wire.
         let ask = serde_json::to_value(ask).unwrap();
         let field = |name: &str| ask["File"].get(name).cloned();

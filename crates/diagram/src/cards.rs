@@ -49,12 +49,12 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) line: Line,
-    pub(super) way: Way,
+    pub(super) target: RowTarget,
 }
 
 /// The continuation of a run after a row's condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum RowTarget {
     /// To another state, by its number; `is_timeout` is true for a time-out.
     To { state: usize, is_timeout: bool },
     /// The run completes.
@@ -108,19 +108,22 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
         let is_timeout = condition.requires_timeout();
         // Every target exists: the definition was checked.
         let Some(state) = number(transition.next_state()) else { continue };
-        rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, is_timeout } });
+        rows.push(Row { line: Line::new(&condition.to_string()), target: RowTarget::To { state, is_timeout } });
     }
     let timeout_label = on_timeout(state);
     if let Some(state) = state.on_timeout().and_then(number) {
-        rows.push(Row { line: Line::new(timeout_label), way: Way::To { state, is_timeout: true } });
+        rows.push(Row { line: Line::new(timeout_label), target: RowTarget::To { state, is_timeout: true } });
     }
     if let Some(target) = state.on_exhausted().and_then(number) {
-        rows.push(Row { line: Line::new(&on_exhausted(state)), way: Way::To { state: target, is_timeout: true } });
+        rows.push(Row {
+            line: Line::new(&on_exhausted(state)),
+            target: RowTarget::To { state: target, is_timeout: true },
+        });
     }
     for End { when, completes } in ends(state) {
-        let (end, way) = if completes { ("completes", Way::Completes) } else { ("fails", Way::Fails) };
+        let (end, target) = if completes { ("completes", RowTarget::Completes) } else { ("fails", RowTarget::Fails) };
         let line = if when.is_empty() { end.to_owned() } else { format!("{when}: {end}") };
-        rows.push(Row { line: Line::new(&line), way });
+        rows.push(Row { line: Line::new(&line), target });
     }
     let has_description = state.transitions().iter().any(|transition| transition.condition().description().is_some());
     let kind = match state.action().tool() {
@@ -137,7 +140,7 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
 pub(super) fn targets(card: &Card) -> Vec<usize> {
     let mut targets: Vec<usize> = Vec::new();
     for row in &card.rows {
-        if let Way::To { state, .. } = row.way
+        if let RowTarget::To { state, .. } = row.target
             && !targets.contains(&state)
         {
             targets.push(state);

@@ -1,6 +1,6 @@
 //! Chains of states as one card each, for the overview of a large machine.
 
-use super::cards::{Card, Kind, Line, Row, Way, targets};
+use super::cards::{Card, Kind, Line, Row, RowTarget, targets};
 
 /// Minimum number of states to join into one card.
 const MIN_CHAIN_STATES: usize = 3;
@@ -26,7 +26,7 @@ pub(super) fn join_chains(cards: Vec<Card>, initial: usize) -> Option<(Vec<Card>
         let states: Vec<&Card> = group.iter().map(|state| &cards[*state]).collect();
         let mut card = join(&states);
         for row in &mut card.rows {
-            if let Way::To { state, .. } = &mut row.way {
+            if let RowTarget::To { state, .. } = &mut row.target {
                 *state = group_of(*state);
             }
         }
@@ -40,7 +40,7 @@ fn join(states: &[&Card]) -> Card {
     let [first, .., last] = states else { return states[0].clone() };
     let mut rows = last.rows.clone();
     if states.iter().any(|card| has_failure(card)) && !has_failure(last) {
-        rows.push(Row { line: Line::new("a failed state: fails"), way: Way::Fails });
+        rows.push(Row { line: Line::new("a failed state: fails"), target: RowTarget::Fails });
     }
     let displayed = Line::new(&format!("{} … {}", first.name.displayed, last.name.displayed)).displayed;
     let names: Vec<&str> = states.iter().map(|card| card.name.full()).collect();
@@ -51,12 +51,12 @@ fn join(states: &[&Card]) -> Card {
 /// Returns the next state of a chain, if the state and the next one belong to the same chain.
 fn next_in_chain(cards: &[Card], state: usize, initial: usize) -> Option<usize> {
     let [next] = targets(&cards[state])[..] else { return None };
-    let may_complete = cards[state].rows.iter().any(|row| row.way == Way::Completes);
+    let may_complete = cards[state].rows.iter().any(|row| row.target == RowTarget::Completes);
     let is_plain = [state, next].iter().all(|state| cards[*state].kind == Kind::Plain);
     let sources = cards.iter().filter(|card| targets(card).contains(&next)).count();
     (is_plain && !may_complete && next != state && next != initial && sources == 1).then_some(next)
 }
 
 fn has_failure(card: &Card) -> bool {
-    card.rows.iter().any(|row| row.way == Way::Fails)
+    card.rows.iter().any(|row| row.target == RowTarget::Fails)
 }

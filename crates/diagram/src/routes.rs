@@ -10,7 +10,7 @@ mod landings;
 
 use std::collections::BTreeMap;
 
-use super::cards::{Card, HEAD_HEIGHT, ROW_HEIGHT, Way};
+use super::cards::{Card, HEAD_HEIGHT, ROW_HEIGHT, RowTarget};
 use super::layers::Layers;
 use bundles::{gather_bundles, number_ports};
 use landings::{place_landings, separate_landings, straighten};
@@ -240,7 +240,10 @@ fn card_positions(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> 
             .iter()
             .map(|state| {
                 let leads_here = |other: &usize| {
-                    cards[*other].rows.iter().any(|row| matches!(row.way, Way::To { state: to, .. } if to == *state))
+                    cards[*other]
+                        .rows
+                        .iter()
+                        .any(|row| matches!(row.target, RowTarget::To { state: to, .. } if to == *state))
                 };
                 let above = layers.rows[..layer].last().into_iter().flatten().filter(|other| leads_here(other));
                 let middles_above: Vec<f64> = above.filter_map(|other| middles[*other]).collect();
@@ -336,14 +339,14 @@ mod tests {
 
     fn card(targets: &[usize]) -> Card {
         let line = || Line { displayed: "success".to_owned(), full_text: None };
-        let way = |state: &usize| Row { line: line(), way: Way::To { state: *state, is_timeout: false } };
+        let target = |state: &usize| Row { line: line(), target: RowTarget::To { state: *state, is_timeout: false } };
         #[allow(clippy::cast_precision_loss, reason = "few rows")]
         let height = HEAD_HEIGHT + ROW_HEIGHT * targets.len() as f64 + 6.0;
         Card {
             name: line(),
             tool: line(),
             kind: Kind::Plain,
-            rows: targets.iter().map(way).collect(),
+            rows: targets.iter().map(target).collect(),
             width: 140.0,
             height,
             is_reachable: true,

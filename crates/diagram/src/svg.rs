@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use steplatch_workflow::Definition;
 
-use super::cards::{Card, HEAD_HEIGHT, Kind, Line, ROW_HEIGHT, Way, cards, targets};
+use super::cards::{Card, HEAD_HEIGHT, Kind, Line, ROW_HEIGHT, RowTarget, cards, targets};
 use super::chains::join_chains;
 use super::layers::assign_layers;
 use super::routes::{Plan, Route, Stub, plan};
@@ -193,15 +193,15 @@ fn draw_card(output: &mut String, card: &Card, (x, y): (f64, f64)) {
     for row in &card.rows {
         draw_text(output, "row", &row.line, 12.0, middle + 4.0);
         let mark_x = width - 14.0;
-        match row.way {
-            Way::To { .. } => {}
-            Way::Completes => {
+        match row.target {
+            RowTarget::To { .. } => {}
+            RowTarget::Completes => {
                 let _ = writeln!(
                     output,
                     "<circle class=\"ring\" cx=\"{mark_x}\" cy=\"{middle}\" r=\"6\"/><circle class=\"mark\" cx=\"{mark_x}\" cy=\"{middle}\" r=\"3\"/>"
                 );
             }
-            Way::Fails => {
+            RowTarget::Fails => {
                 let (left, top) = (mark_x - 4.5, middle - 4.5);
                 let _ = writeln!(output, "<path class=\"cross\" d=\"M{left} {top}l9 9m0 -9l-9 9\"/>");
             }

@@ -1,6 +1,6 @@
 //! Files of one computer, as read and written by transfers: in pieces, atomically, and with a checksum of the file.
 //!
-//! Owns the requests ([`FileAsk`]), which travel to the computer with the file, and their execution there ([`disk`]). A
+//! Owns the requests ([`FileRequest`]), which travel to the computer with the file, and their execution there ([`disk`]). A
 //! new file grows in its directory as `.steplatch-TRANSFER.part`, and is renamed into place once its length and its
 //! SHA-256 digest are correct. Requests are idempotent, so a client may repeat them.
 
@@ -12,6 +12,6 @@ mod request;
 pub use digest::{DigestBuilder, FileDigest, InvalidDigest};
 pub use piece_size::PieceSize;
 pub use request::{
-    DirectoryEntry, FileAsk, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten,
+    DirectoryEntry, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileRequest, FileWritten,
     MAX_DIRECTORY_ENTRIES, MAX_PIECE_BYTES, WriteTarget, is_entry_name,
 };

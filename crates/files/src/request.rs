@@ -27,7 +27,7 @@ pub fn is_entry_name(name: &str) -> bool {
 ///
 /// A path is absolute, or begins with `~`, or is relative to the home directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileAsk {
+pub enum FileRequest {
     /// Describe a file or directory. Follows symbolic links. → `Result<FileFacts, FileError>`
     Describe(PathBuf),
     /// List a directory, sorted by name. → `Result<Vec<DirectoryEntry>, FileError>`

@@ -12,7 +12,7 @@ use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use steplatch_files::FileAsk;
+use steplatch_files::FileRequest;
 use steplatch_ledger::names_step;
 use steplatch_protocol::is_format;
 use steplatch_terminal::SecretText;
@@ -24,7 +24,7 @@ use crate::inbox::read_frames;
 use crate::outbox::{Outbox, RequestRefused};
 use crate::wire::is_of_run;
 use crate::wire::next_number;
-use crate::wire::{Ask, BoundedList, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, is_sparse, read_body};
+use crate::wire::{BoundedList, HostRequest, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, is_sparse, read_body};
 use crate::wire::{Role, START_TIME};
 
 /// The greeting of a host.
@@ -194,7 +194,7 @@ impl Shared {
     fn cancel(&self, number: u64) {
         if !self.outbox.withdraw(number) {
             // Ignore the error: an ended host sends no answer.
-            let _ = self.outbox.send_note(0, &Ask::Cancel(number));
+            let _ = self.outbox.send_note(0, &HostRequest::Cancel(number));
         }
     }
 }
@@ -337,7 +337,7 @@ impl Host {
         let (steps, is_silent) = (Mutex::default(), AtomicBool::default());
         let mut shared =
             Shared { number, greeting: unknown, outbox, waiting, has_ended, reader_task, steps, is_silent };
-        let hello = Ask::Hello { wire: WIRE_VERSION, is_owner: role == Role::Daemon };
+        let hello = HostRequest::Hello { wire: WIRE_VERSION, is_owner: role == Role::Daemon };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &hello).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         shared.greeting.version = version_label(&shared.greeting.version);
@@ -398,7 +398,7 @@ impl Host {
     /// # Errors
     /// If the host refuses, or the connection has ended.
     #[boxed]
-    pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &Ask) -> Result<T, AskError> {
+    pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &HostRequest) -> Result<T, AskError> {
         ask_over(&self.shared, ask).await
     }
 
@@ -407,7 +407,7 @@ impl Host {
     /// # Errors
     /// If the host does not answer.
     pub(crate) async fn unsettled(&self) -> Result<Vec<String>, AskError> {
-        let steps = match self.ask::<BoundedList<String, MAX_UNSETTLED_STEPS>>(&Ask::Unsettled).await {
+        let steps = match self.ask::<BoundedList<String, MAX_UNSETTLED_STEPS>>(&HostRequest::Unsettled).await {
             // A host of an older version stores results with the terminals.
             Err(AskError::Refused(Refusal::NotUnderstood)) => Vec::new(),
             steps => steps?.entries,
@@ -430,14 +430,14 @@ impl Host {
         drop(steps);
         if !known.is_empty() {
             // Ignore the error: an ended host has no results. The answer is discarded.
-            let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![settled.to_owned()]));
+            let _ = self.shared.outbox.send_note(next_number(), &HostRequest::Settle(vec![settled.to_owned()]));
         }
     }
 
     /// Abandons a step of a client, which has no entry in `steps`. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
         // Ignore the error: an ended host has no effects in progress. The answer is discarded.
-        let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![step.to_owned()]));
+        let _ = self.shared.outbox.send_note(next_number(), &HostRequest::Settle(vec![step.to_owned()]));
     }
 
     /// Returns the unsettled steps of runs with effects that this daemon or an earlier one has requested here.
@@ -456,7 +456,7 @@ impl Host {
     }
 
     /// Sends a request and returns the answer and the events that follow it.
-    pub(crate) async fn subscribe<T, E>(&self, ask: &Ask) -> Result<(T, Events<E>), AskError>
+    pub(crate) async fn subscribe<T, E>(&self, ask: &HostRequest) -> Result<(T, Events<E>), AskError>
     where
         T: DeserializeOwned + Send + 'static,
         E: DeserializeOwned,
@@ -509,11 +509,15 @@ impl<E> Drop for Events<E> {
     }
 }
 
-async fn ask_over<T: DeserializeOwned + Send + 'static>(shared: &Shared, ask: &Ask) -> Result<T, AskError> {
+async fn ask_over<T: DeserializeOwned + Send + 'static>(shared: &Shared, ask: &HostRequest) -> Result<T, AskError> {
     request(shared, next_number(), ask).await
 }
 
-async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
+async fn request<T: DeserializeOwned + Send + 'static>(
+    shared: &Shared,
+    number: u64,
+    ask: &HostRequest,
+) -> Result<T, AskError> {
     let host_lost_error = || AskError::HostLost { pid: shared.greeting.pid };
     let (sender, receiver) = oneshot::channel();
     {
@@ -551,7 +555,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     };
     let is_long = body.len() > MAX_INLINE_ANSWER_BYTES;
     // The decoded bytes of a file need no more memory than the answer.
-    let is_foreign = shared.waiting.peer != Peer::Here && !matches!(ask, Ask::File(FileAsk::Read { .. }));
+    let is_foreign = shared.waiting.peer != Peer::Here && !matches!(ask, HostRequest::File(FileRequest::Read { .. }));
     let read = move || {
         if is_foreign && !is_sparse(&body) {
             return Err(AskError::Garbled("it has more values than a terminal host sends".to_owned()));

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use steplatch_files::{
-    DirectoryEntry, FileAsk, FileDigest, FileError, FileFacts, FileIdentity, FilePiece, FileWritten, WriteTarget, disk,
+    DirectoryEntry, FileDigest, FileError, FileFacts, FileIdentity, FilePiece, FileRequest, FileWritten, WriteTarget,
+    disk,
 };
 
 pub use self::copy::{Copied, CopyOptions};
@@ -21,7 +22,7 @@ use crate::blocking::blocking;
 use crate::client::AskError;
 use crate::remote::{RemoteHost, Reply};
 use crate::terminal::Keeper;
-use crate::wire::{Ask, Refusal};
+use crate::wire::{HostRequest, Refusal};
 
 /// Error of a request about a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,14 +37,14 @@ pub enum TransferError {
     TooOld,
     /// The machine did not answer.
     #[error(transparent)]
-    Ask(AskError),
+    HostRequest(AskError),
 }
 
 impl From<AskError> for TransferError {
     fn from(error: AskError) -> Self {
         match error {
             AskError::Refused(Refusal::NotUnderstood) => Self::TooOld,
-            error => Self::Ask(error),
+            error => Self::HostRequest(error),
         }
     }
 }
@@ -89,7 +90,7 @@ impl MachineFiles {
         else {
             return Ok(None);
         };
-        let ask = Ask::File(FileAsk::Written(step.clone()));
+        let ask = HostRequest::File(FileRequest::Written(step.clone()));
         let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *timeout).await {
             // A host of an older version writes the file again.
             Err(AskError::Refused(Refusal::NotUnderstood)) => return Ok(None),
@@ -105,7 +106,7 @@ impl MachineFiles {
     /// If it does not exist, or the machine does not answer.
     #[boxed]
     pub async fn describe(&self, path: PathBuf) -> Result<FileFacts, TransferError> {
-        self.ask(FileAsk::Describe(path.clone()), move || disk::describe(&path)).await
+        self.ask(FileRequest::Describe(path.clone()), move || disk::describe(&path)).await
     }
 
     /// Lists a directory, sorted by name.
@@ -114,7 +115,7 @@ impl MachineFiles {
     /// If it is not a directory, or the machine does not answer.
     #[boxed]
     pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
-        self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
+        self.ask(FileRequest::List(path.clone()), move || disk::list(&path)).await
     }
 
     /// Creates a directory and its missing parents.
@@ -123,7 +124,7 @@ impl MachineFiles {
     /// If the system refuses it, or the machine does not answer.
     #[boxed]
     pub async fn make_directory(&self, path: PathBuf) -> Result<(), TransferError> {
-        self.ask(FileAsk::MakeDirectory(path.clone()), move || disk::make_directory(&path)).await
+        self.ask(FileRequest::MakeDirectory(path.clone()), move || disk::make_directory(&path)).await
     }
 
     /// Computes the digest of the first `length` bytes of a file.
@@ -137,7 +138,7 @@ impl MachineFiles {
         identity: FileIdentity,
         length: u64,
     ) -> Result<FileDigest, TransferError> {
-        let ask = FileAsk::Digest { path: path.clone(), identity, length };
+        let ask = FileRequest::Digest { path: path.clone(), identity, length };
         self.ask(ask, move || disk::digest(&path, identity, length)).await
     }
 
@@ -148,11 +149,11 @@ impl MachineFiles {
         offset: u64,
         limit: usize,
     ) -> Result<FilePiece, TransferError> {
-        let ask = FileAsk::Read { path: path.clone(), identity, offset, limit };
+        let ask = FileRequest::Read { path: path.clone(), identity, offset, limit };
         let piece: FilePiece = self.ask(ask, move || disk::read(&path, identity, offset, limit)).await?;
         match &self.access {
             Access::ThroughHost(keeper, _) if piece.bytes.len() > limit => {
-                Err(TransferError::Ask(keeper.implausible("more of a file than was requested")))
+                Err(TransferError::HostRequest(keeper.implausible("more of a file than was requested")))
             }
             Access::Direct | Access::ThroughHost(..) => Ok(piece),
         }
@@ -162,7 +163,7 @@ impl MachineFiles {
         match &self.access {
             // Write locally without a request, which would need a copy of the piece.
             Access::Direct => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
-            Access::ThroughHost(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
+            Access::ThroughHost(..) => self.ask(FileRequest::Write { target, offset, bytes }, || Ok(())).await,
         }
     }
 
@@ -174,11 +175,14 @@ impl MachineFiles {
         mode: Option<u32>,
         replace: bool,
     ) -> Result<FileWritten, TransferError> {
-        let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
+        let ask =
+            FileRequest::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
         let written: FileWritten = self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await?;
         match &self.access {
             Access::ThroughHost(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
-                Err(TransferError::Ask(keeper.implausible("a written file whose content differs from what was sent")))
+                Err(TransferError::HostRequest(
+                    keeper.implausible("a written file whose content differs from what was sent"),
+                ))
             }
             Access::Direct | Access::ThroughHost(..) => Ok(written),
         }
@@ -186,7 +190,7 @@ impl MachineFiles {
 
     async fn abandon(&self, target: WriteTarget) {
         let local_target = target.clone();
-        let result = self.ask(FileAsk::Abandon(target), move || {
+        let result = self.ask(FileRequest::Abandon(target), move || {
             disk::abandon(&local_target);
             Ok(())
         });
@@ -198,7 +202,7 @@ impl MachineFiles {
     /// Sends a request to the terminal host of the files, or calls `act_directly`.
     async fn ask<T>(
         &self,
-        ask: FileAsk,
+        ask: FileRequest,
         act_directly: impl FnOnce() -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, TransferError>
     where
@@ -207,7 +211,7 @@ impl MachineFiles {
         match &self.access {
             Access::Direct => Ok(blocking(act_directly).await?),
             Access::ThroughHost(keeper, timeout) => {
-                let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *timeout).await?;
+                let answer: Result<T, FileError> = keeper.ask(&HostRequest::File(ask), *timeout).await?;
                 Ok(answer?)
             }
         }

@@ -11,8 +11,8 @@ use steplatch_terminal::{
 use crate::client::HostHello;
 use crate::inbox::FrameBuffer;
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, BadFrame, HEAD_BYTES, MAX_BODY_BYTES, OpenRefused, OpenedTerminal, Refusal, Stage,
-    first_frame, read_body, write_frame,
+    AttachEvent, AttachReply, BadFrame, HEAD_BYTES, HostRequest, MAX_BODY_BYTES, OpenRefused, OpenedTerminal, Refusal,
+    Stage, first_frame, read_body, write_frame,
 };
 
 /// Frames of an input, and the error that ends the connection, if any.
@@ -92,7 +92,7 @@ fn frames() {
         let kinds: Vec<(u32, String)> = bodies
             .map(|body| {
                 let readers: [fn(&[u8]) -> bool; 22] = [
-                    check_round_trip::<Ask>,
+                    check_round_trip::<HostRequest>,
                     check_round_trip::<OpenRefused>,
                     check_round_trip::<OpenedTerminal>,
                     check_round_trip::<AttachReply>,
@@ -116,7 +116,7 @@ fn frames() {
                     check_round_trip::<Result<Vec<Description>, Refusal>>,
                 ];
                 let read = readers.iter().enumerate().map(|(index, read)| u32::from(read(body)) << index);
-                let request = read_body::<Ask>(body).map(|ask| format!("{ask:?}")).unwrap_or_default();
+                let request = read_body::<HostRequest>(body).map(|ask| format!("{ask:?}")).unwrap_or_default();
                 let name: String = request.split(|letter: char| !letter.is_alphabetic()).take(3).collect();
                 (read.sum::<u32>(), name)
             })

@@ -37,7 +37,9 @@ use crate::remote::{
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME, is_of_run};
+use crate::wire::{
+    HostRequest, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME, is_of_run,
+};
 
 /// Method of starting a host.
 #[derive(Debug, Clone)]
@@ -98,7 +100,7 @@ pub enum HostsError {
     Refused(#[from] OpenRefused),
     /// The host did not answer.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    HostRequest(#[from] AskError),
     /// The connection to the machine failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
@@ -247,7 +249,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sends a request and waits at most [`ANSWER_TIMEOUT`] for the answer.
 pub(crate) async fn ask_with_timeout<T: DeserializeOwned + Send + 'static>(
     host: &Host,
-    ask: &Ask,
+    ask: &HostRequest,
 ) -> Result<T, AskError> {
     let pid = host.greeting().pid;
     tokio::time::timeout(ANSWER_TIMEOUT, host.ask(ask)).await.unwrap_or_else(|_| {
@@ -268,7 +270,7 @@ pub(crate) async fn list_with_timeout<T: DeserializeOwned + Send + 'static>(host
     let listing = tokio::spawn({
         let host = host.clone();
         async move {
-            let reply = ask_with_timeout(&host, &Ask::List).await;
+            let reply = ask_with_timeout(&host, &HostRequest::List).await;
             host.record_silence(matches!(reply, Err(AskError::HostSilent { .. })));
             reply
         }
@@ -281,7 +283,7 @@ pub(crate) async fn list_with_timeout<T: DeserializeOwned + Send + 'static>(host
 }
 
 /// Returns the first terminal that one of the hosts of this computer finds.
-async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
+async fn find_terminal(hosts: Vec<Host>, ask: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
     let mut requests = JoinSet::new();
     for host in hosts {
@@ -506,7 +508,9 @@ impl Hosts {
             }
             let name_holder = match remote_terminal {
                 Some(terminal) => Some(terminal.id().clone()),
-                None => find_terminal(others, Ask::Find(name.clone())).await?.map(|terminal| terminal.id().clone()),
+                None => {
+                    find_terminal(others, HostRequest::Find(name.clone())).await?.map(|terminal| terminal.id().clone())
+                }
             };
             if let Some(by) = name_holder {
                 return Err(OpenRefused::NameTaken { name: name.clone(), by }.into());
@@ -514,7 +518,7 @@ impl Hosts {
         }
         let Some(machine) = machine else {
             let step = spec.step.clone();
-            let request = Ask::Open(Box::new(OpenRequest::from(spec).at(place)));
+            let request = HostRequest::Open(Box::new(OpenRequest::from(spec).at(place)));
             let (host, terminal) = loop {
                 let host = self.host_for(step.as_deref()).await?;
                 match host.ask::<Result<OpenedTerminal, OpenRefused>>(&request).await {
@@ -548,7 +552,7 @@ impl Hosts {
         let opening = machine.begin_opening(&step, &host, &spec).await;
         let spec = Spec { step: Some(step.clone()), ..spec };
         let request = OpenRequest::for_remote_host(spec.clone()).at(place);
-        let request = Ask::Open(Box::new(request));
+        let request = HostRequest::Open(Box::new(request));
         let keeper = Keeper::Remote(host.clone());
         let terminal = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, timeout).await {
             Ok(Ok(terminal)) => terminal,
@@ -571,7 +575,7 @@ impl Hosts {
         let name = machine.config().name.as_str();
         // `is_here` also covers known terminals of silent hosts.
         let is_here = self.is_here(&terminal.id)
-            || find_terminal(self.reachable(), Ask::Find(terminal.id.to_string()))
+            || find_terminal(self.reachable(), HostRequest::Find(terminal.id.to_string()))
                 .await
                 .is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
@@ -712,7 +716,7 @@ impl Hosts {
     /// # Errors
     /// If no host starts, or a host that may have begun a repeated step does not answer or has ended.
     async fn host_for(&self, step: Option<&str>) -> Result<Host, HostsError> {
-        let unknown = || HostsError::Ask(AskError::Refused(Refusal::OutcomeUnknown));
+        let unknown = || HostsError::HostRequest(AskError::Refused(Refusal::OutcomeUnknown));
         let repeated = step.filter(|step| self.is_repeated(step));
         if repeated.is_some() {
             self.await_silent_briefly().await.map_err(|_| unknown())?;
@@ -738,7 +742,7 @@ impl Hosts {
     /// If an older host does not answer, or does not know the request.
     async fn find_older_with_step(&self, step: &str) -> Result<Option<Host>, AskError> {
         for host in self.older() {
-            if ask_with_timeout(&host, &Ask::HasStep(step.to_owned())).await? {
+            if ask_with_timeout(&host, &HostRequest::HasStep(step.to_owned())).await? {
                 return Ok(Some(host));
             }
         }
@@ -816,7 +820,7 @@ impl Hosts {
                 return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
-        let ask = Ask::Find(id_or_name.to_owned());
+        let ask = HostRequest::Find(id_or_name.to_owned());
         let found = match remote.is_some() || self.is_lost(id_or_name) {
             true => find_terminal(reachable, ask).await,
             false => self.find_with_silent(ask).await,
@@ -841,12 +845,12 @@ impl Hosts {
             let name = machine.config().name.as_str();
             return machine.opened_by(step, |id| self.is_here(id) || remote.is_elsewhere(id, name)).await;
         }
-        self.find_with_silent(Ask::OpenedBy(step.to_owned())).await
+        self.find_with_silent(HostRequest::OpenedBy(step.to_owned())).await
     }
 
     /// Returns the first terminal that a host of this computer finds. If none does, waits briefly for silent hosts and
     /// tries again.
-    async fn find_with_silent(&self, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
+    async fn find_with_silent(&self, ask: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
         let found = find_terminal(self.reachable(), ask.clone()).await?;
         if found.is_some() || self.silent_pid().is_none() {
             return Ok(found);
@@ -880,7 +884,9 @@ impl Hosts {
         let mut all = Vec::new();
         for host in self.reachable() {
             // Skip a host that has just ended, or is stopped.
-            let Ok(descriptions) = ask_with_timeout::<Vec<Description>>(&host, &Ask::List).await else { continue };
+            let Ok(descriptions) = ask_with_timeout::<Vec<Description>>(&host, &HostRequest::List).await else {
+                continue;
+            };
             // A terminal that its host no longer lists has closed; it will not count as lost with the host.
             let pid = host.greeting().pid;
             self.lock().host_by_terminal.retain(|id, keeper| {
@@ -920,7 +926,7 @@ impl Hosts {
                 let number = host.number();
                 let known = seen.counts.get(&number).copied();
                 requests.spawn(async move {
-                    match host.ask::<u64>(&Ask::WatchActivity(known)).await {
+                    match host.ask::<u64>(&HostRequest::WatchActivity(known)).await {
                         Ok(count) => (number, count),
                         Err(AskError::Refused(Refusal::NotUnderstood)) => {
                             tokio::time::sleep(POLL_INTERVAL).await;
@@ -973,7 +979,7 @@ impl Hosts {
         let mut requests = JoinSet::new();
         for host in self.reachable() {
             for secret in secrets {
-                let (host, ask) = (host.clone(), Ask::Remember(secret.clone()));
+                let (host, ask) = (host.clone(), HostRequest::Remember(secret.clone()));
                 // Ignore the error: an ended host sends no output.
                 requests.spawn(async move { drop(ask_with_timeout::<()>(&host, &ask).await) });
             }
@@ -993,7 +999,7 @@ impl Hosts {
             let greeting = host.greeting();
             let terminals = match state {
                 HostState::Foreign => greeting.terminals,
-                _ => ask_with_timeout::<Vec<Description>>(&host, &Ask::List).await.map_or(0, |all| all.len()),
+                _ => ask_with_timeout::<Vec<Description>>(&host, &HostRequest::List).await.map_or(0, |all| all.len()),
             };
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
@@ -1035,7 +1041,10 @@ impl Hosts {
             tokio::spawn(async move {
                 // Other errors mean that the host has ended already.
                 let silent = || async {
-                    matches!(ask_with_timeout::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. }))
+                    matches!(
+                        ask_with_timeout::<()>(&host, &HostRequest::Shutdown).await,
+                        Err(AskError::HostSilent { .. })
+                    )
                 };
                 if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
@@ -1184,7 +1193,7 @@ impl Hosts {
                     "a terminal host of an older version runs until its last terminal ends"
                 );
                 // Ignore the error: the host has ended, or executes the request once it continues.
-                let _ = ask_with_timeout::<()>(&host, &Ask::Retire).await;
+                let _ = ask_with_timeout::<()>(&host, &HostRequest::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
                 pid = greeting.pid,
@@ -1195,7 +1204,7 @@ impl Hosts {
             ),
         }
         if state != HostState::Foreign {
-            let terminals: Vec<Description> = ask_with_timeout(&host, &Ask::List).await.unwrap_or_default();
+            let terminals: Vec<Description> = ask_with_timeout(&host, &HostRequest::List).await.unwrap_or_default();
             self.lock().host_by_terminal.extend(terminals.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
         let name = socket.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -2,7 +2,7 @@
 //!
 //! Terminals outlive their daemon across a crash, a restart or an upgrade. So pseudo-terminals, children and screens
 //! live in a separate process. It is small, has no state on disk, and only keeps terminals and serves requests. This
-//! crate owns that process ([`serve`]), the protocol ([`Ask`]) and the client side ([`Hosts`]), which finds all running
+//! crate owns that process ([`serve`]), the protocol ([`HostRequest`]) and the client side ([`Hosts`]), which finds all running
 //! hosts, including those of older versions, and starts one if there is none.
 
 mod blocking;
@@ -36,6 +36,6 @@ pub use remote::{
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{
-    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME, Stage,
-    TerminalAsk, WIRE_VERSION, WaitRequest,
+    AttachEvent, HostRequest, InvalidPattern, OpenRefused, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME,
+    Stage, TerminalRequest, WIRE_VERSION, WaitRequest,
 };

@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::{HostState, Hosts, HostsError, Starter, is_socket};
-use crate::wire::{Ask, HEAD_BYTES, Refusal, Role, first_frame, read_body, write_frame};
+use crate::wire::{HEAD_BYTES, HostRequest, Refusal, Role, first_frame, read_body, write_frame};
 
 /// Text before the greeting of a relay.
 pub(crate) const MARK: &str = "steplatch-relay ";
@@ -190,7 +190,7 @@ fn send_line(output: &mut impl Write, mark: &str, message: &impl Serialize) -> i
 pub(crate) fn connect_link(socket: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     let mut request = Vec::new();
-    write_frame(&mut request, 1, &Ask::Link);
+    write_frame(&mut request, 1, &HostRequest::Link);
     stream.write_all(&request)?;
     // Read only the frame of the answer; the next bytes belong to the link.
     let mut answer = vec![0; HEAD_BYTES];

@@ -19,7 +19,7 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
-use steplatch_files::{FileAsk, FileError, disk};
+use steplatch_files::{FileError, FileRequest, disk};
 use steplatch_ids::TerminalId;
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{Attached, Closing, HoldKey, Output, Signal, Terminal, Terminals, Wait};
@@ -37,8 +37,8 @@ use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
 use crate::records;
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, InvalidPattern, MAX_BODY_BYTES, Refusal, SECRETS, TerminalAsk, WIRE_VERSION,
-    WaitRequest, read_body,
+    AttachEvent, AttachReply, HostRequest, InvalidPattern, MAX_BODY_BYTES, Refusal, SECRETS, TerminalRequest,
+    WIRE_VERSION, WaitRequest, read_body,
 };
 
 /// The identity of a host, as sent in its greeting.
@@ -314,8 +314,8 @@ impl Connection {
     }
 
     /// Handles one request. A task continues requests without an immediate answer.
-    fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
-        if let Some(Ask::Hello { is_owner: true, .. }) = ask {
+    fn handle(self: &Arc<Self>, number: u64, ask: Option<HostRequest>) {
+        if let Some(HostRequest::Hello { is_owner: true, .. }) = ask {
             self.is_owner.store(true, Ordering::Relaxed);
             let mut service = self.shared.service.write();
             service.owner = service.owner.max(self.number);
@@ -323,11 +323,11 @@ impl Connection {
         let service = self.shared.service.read();
         // Ignore requests of a superseded daemon but keep its connection: it would take a disconnect for the end of the
         // host. Still record secrets and settled steps.
-        let is_lasting = matches!(ask, Some(Ask::Remember(_) | Ask::Settle(_)));
+        let is_lasting = matches!(ask, Some(HostRequest::Remember(_) | HostRequest::Settle(_)));
         if service.is_over || (self.is_superseded(&service) && !is_lasting) {
             return;
         }
-        if let Some(Ask::Cancel(number)) = ask {
+        if let Some(HostRequest::Cancel(number)) = ask {
             if let Some(task) = self.lock().remove(&number) {
                 task.abort();
             }
@@ -363,12 +363,12 @@ impl Connection {
         self.outbox.send_message(number, &Ok::<T, Refusal>(answer))
     }
 
-    async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), OutboxClosed> {
+    async fn answer(self: &Arc<Self>, number: u64, ask: HostRequest) -> Result<(), OutboxClosed> {
         let shared = &self.shared;
         match ask {
-            Ask::Hello { wire, .. } => self.greet(number, wire),
-            Ask::Open(new) => self.outbox.send_body(number, &effects::open(shared, *new, None).await.body),
-            Ask::List => {
+            HostRequest::Hello { wire, .. } => self.greet(number, wire),
+            HostRequest::Open(new) => self.outbox.send_body(number, &effects::open(shared, *new, None).await.body),
+            HostRequest::List => {
                 let mut descriptions = Vec::new();
                 for terminal in shared.terminals.all() {
                     // Omit a terminal that has just closed.
@@ -376,13 +376,15 @@ impl Connection {
                 }
                 self.reply(number, descriptions)
             }
-            Ask::Find(name) => self.reply(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone())),
-            Ask::OpenedBy(step) => {
+            HostRequest::Find(name) => {
+                self.reply(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone()))
+            }
+            HostRequest::OpenedBy(step) => {
                 shared.effects.find_opened(step, &self.outbox, number);
                 Ok(())
             }
-            Ask::HasStep(step) => self.reply(number, shared.effects.has_step(&step)),
-            Ask::Settle(steps) => {
+            HostRequest::HasStep(step) => self.reply(number, shared.effects.has_step(&step)),
+            HostRequest::Settle(steps) => {
                 let closing = shared.effects.settle(&steps);
                 let sent = self.reply(number, ());
                 shared.check_retirement();
@@ -391,8 +393,8 @@ impl Connection {
                 tokio::spawn(async move { shared.close_single_commands(closing).await });
                 sent
             }
-            Ask::Unsettled => self.reply(number, shared.effects.unsettled()),
-            Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
+            HostRequest::Unsettled => self.reply(number, shared.effects.unsettled()),
+            HostRequest::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
                 None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
                     Ok(sent) => sent,
@@ -401,28 +403,28 @@ impl Connection {
                     }
                 },
             },
-            Ask::Remember(hidden) => {
+            HostRequest::Remember(hidden) => {
                 shared.terminals.hidden_log().record_text(hidden);
                 self.reply(number, ())
             }
-            Ask::Retire => {
+            HostRequest::Retire => {
                 shared.retiring.store(true, Ordering::Relaxed);
                 shared.check_retirement();
                 self.reply(number, ())
             }
-            Ask::Shutdown => {
+            HostRequest::Shutdown => {
                 shared.terminals.close_all().await;
                 let sent = self.reply(number, ());
                 shared.ending.send_replace(true);
                 sent
             }
-            Ask::Cancel(_) => Ok(()),
+            HostRequest::Cancel(_) => Ok(()),
             // The answer follows once no more frames are read.
-            Ask::Link => {
+            HostRequest::Link => {
                 self.link_request.send_replace(Some(number));
                 Ok(())
             }
-            Ask::WatchActivity(known) => {
+            HostRequest::WatchActivity(known) => {
                 let mut activity = shared.terminals.follow_activity();
                 match activity.wait_for(|count| Some(*count) != known).await.map(|count| *count) {
                     Ok(count) => self.reply(number, count),
@@ -430,34 +432,34 @@ impl Connection {
                     Err(_) => Ok(()),
                 }
             }
-            Ask::File(ask) => self.answer_about_file(number, ask).await,
+            HostRequest::File(ask) => self.answer_about_file(number, ask).await,
         }
     }
 
-    async fn answer_about_file(&self, number: u64, ask: FileAsk) -> Result<(), OutboxClosed> {
+    async fn answer_about_file(&self, number: u64, ask: FileRequest) -> Result<(), OutboxClosed> {
         let unfinished = &self.shared.unfinished;
         match ask {
-            FileAsk::Describe(path) => self.reply(number, blocking(move || disk::describe(&path)).await),
-            FileAsk::List(path) => self.reply(number, blocking(move || disk::list(&path)).await),
-            FileAsk::MakeDirectory(path) => self.reply(number, blocking(move || disk::make_directory(&path)).await),
-            FileAsk::Read { path, identity, offset, limit } => {
+            FileRequest::Describe(path) => self.reply(number, blocking(move || disk::describe(&path)).await),
+            FileRequest::List(path) => self.reply(number, blocking(move || disk::list(&path)).await),
+            FileRequest::MakeDirectory(path) => self.reply(number, blocking(move || disk::make_directory(&path)).await),
+            FileRequest::Read { path, identity, offset, limit } => {
                 self.reply(number, blocking(move || disk::read(&path, identity, offset, limit)).await)
             }
-            FileAsk::Digest { path, identity, length } => {
+            FileRequest::Digest { path, identity, length } => {
                 self.reply(number, blocking(move || disk::digest(&path, identity, length)).await)
             }
-            FileAsk::Write { target, offset, bytes } => {
+            FileRequest::Write { target, offset, bytes } => {
                 unfinished.touch(&target);
                 self.reply(number, blocking(move || disk::write(&target, offset, &bytes)).await)
             }
-            ask @ FileAsk::Finish { .. } => {
+            ask @ FileRequest::Finish { .. } => {
                 self.outbox.send_body(number, &effects::finish(&self.shared, ask).await.body)
             }
-            FileAsk::Written(step) => {
+            FileRequest::Written(step) => {
                 let written: Result<_, FileError> = Ok(self.shared.effects.written_file(&step));
                 self.reply(number, written)
             }
-            FileAsk::Abandon(target) => {
+            FileRequest::Abandon(target) => {
                 unfinished.forget(&target);
                 blocking(move || disk::abandon(&target)).await;
                 self.reply(number, Ok::<(), FileError>(()))
@@ -502,55 +504,55 @@ impl Connection {
         self: &Arc<Self>,
         terminal: &Terminal,
         number: u64,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
     ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::TerminalClosed> {
         Ok(match ask {
-            TerminalAsk::Send(input) => self.reply(number, terminal.send(input).await),
-            TerminalAsk::Wait(wait) => match compile_wait(wait) {
+            TerminalRequest::Send(input) => self.reply(number, terminal.send(input).await),
+            TerminalRequest::Wait(wait) => match compile_wait(wait) {
                 Ok(wait) => self.reply(number, Ok::<_, InvalidPattern>(terminal.wait(wait).await?)),
                 Err(error) => self.reply(number, Err::<(), _>(error)),
             },
-            TerminalAsk::Ready(quiet, at_most) => self.reply(number, terminal.ready(quiet, at_most).await?),
-            TerminalAsk::View(colours) => self.reply(number, terminal.view(colours).await?),
-            TerminalAsk::Picture => self.reply(number, terminal.picture().await?),
-            TerminalAsk::Pieces(ranges, limit) => self.reply(number, terminal.pieces(ranges, limit).await?),
-            TerminalAsk::Inputs(from) => self.reply(number, terminal.inputs(from).await?),
-            TerminalAsk::Scrollback(limit) => self.reply(number, terminal.scrollback(limit).await?),
-            TerminalAsk::WatchScreen(known) => self.reply(number, terminal.watch_screen(known).await?),
-            TerminalAsk::WatchRows(known) => self.reply(number, terminal.watch_rows(known).await?),
-            TerminalAsk::Read(part, limit) => self.reply(number, terminal.read(part, limit).await?),
-            TerminalAsk::Describe => self.reply(number, terminal.describe().await?),
-            TerminalAsk::Resize(size) => self.reply(number, terminal.resize(size).await?),
-            TerminalAsk::Signal(signal) => match Signal::from_named_raw(signal) {
+            TerminalRequest::Ready(quiet, at_most) => self.reply(number, terminal.ready(quiet, at_most).await?),
+            TerminalRequest::View(colours) => self.reply(number, terminal.view(colours).await?),
+            TerminalRequest::Picture => self.reply(number, terminal.picture().await?),
+            TerminalRequest::Pieces(ranges, limit) => self.reply(number, terminal.pieces(ranges, limit).await?),
+            TerminalRequest::Inputs(from) => self.reply(number, terminal.inputs(from).await?),
+            TerminalRequest::Scrollback(limit) => self.reply(number, terminal.scrollback(limit).await?),
+            TerminalRequest::WatchScreen(known) => self.reply(number, terminal.watch_screen(known).await?),
+            TerminalRequest::WatchRows(known) => self.reply(number, terminal.watch_rows(known).await?),
+            TerminalRequest::Read(part, limit) => self.reply(number, terminal.read(part, limit).await?),
+            TerminalRequest::Describe => self.reply(number, terminal.describe().await?),
+            TerminalRequest::Resize(size) => self.reply(number, terminal.resize(size).await?),
+            TerminalRequest::Signal(signal) => match Signal::from_named_raw(signal) {
                 Some(signal) => self.reply(number, terminal.signal(signal).await?),
                 None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             },
-            TerminalAsk::Attach => self.attach(terminal, number).await?,
-            TerminalAsk::Hold(holder, key) => {
+            TerminalRequest::Attach => self.attach(terminal, number).await?,
+            TerminalRequest::Hold(holder, key) => {
                 let held = terminal.hold(holder, key.clone()).await?;
                 if held.is_ok() {
                     self.seats().insert(key, self.number);
                 }
                 self.reply(number, held)
             }
-            TerminalAsk::GiveBack(key) => {
+            TerminalRequest::GiveBack(key) => {
                 self.seats().remove(&key);
                 self.reply(number, terminal.give_back(key).await?)
             }
-            TerminalAsk::HandBack(key, note) => {
+            TerminalRequest::HandBack(key, note) => {
                 self.seats().remove(&key);
                 self.reply(number, terminal.hand_back(key, Some(note)).await?)
             }
-            TerminalAsk::HandedBack => self.reply(number, terminal.handed_back().await?),
-            TerminalAsk::Stage(step) => self.reply(number, self.shared.effects.stage(step)),
-            TerminalAsk::Run(request) => self.reply(number, terminal.run(request).await),
-            TerminalAsk::Variables(names) => self.reply(number, terminal.variables(names).await),
-            TerminalAsk::SetVariables(values, export) => {
+            TerminalRequest::HandedBack => self.reply(number, terminal.handed_back().await?),
+            TerminalRequest::Stage(step) => self.reply(number, self.shared.effects.stage(step)),
+            TerminalRequest::Run(request) => self.reply(number, terminal.run(request).await),
+            TerminalRequest::Variables(names) => self.reply(number, terminal.variables(names).await),
+            TerminalRequest::SetVariables(values, export) => {
                 self.reply(number, terminal.set_variables(values, export).await)
             }
-            TerminalAsk::NoteState(gate) => self.reply(number, terminal.record_state(gate).await?),
-            TerminalAsk::CheckState(gate) => self.reply(number, terminal.check_state(&gate).await?),
-            TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
+            TerminalRequest::NoteState(gate) => self.reply(number, terminal.record_state(gate).await?),
+            TerminalRequest::CheckState(gate) => self.reply(number, terminal.check_state(&gate).await?),
+            TerminalRequest::Close(signal) | TerminalRequest::CloseOnce(signal, _) => {
                 let signal = signal.and_then(Signal::from_named_raw);
                 self.reply(number, terminal.close(Closing { signal }).await?)
             }

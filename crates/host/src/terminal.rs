@@ -15,7 +15,9 @@ use crate::client::{AskError, Events, Host};
 use crate::remote::{
     CLIENT_CONNECT_TIMEOUT, ColouredView, RECONNECT_TIMEOUT, RemoteHost, Reply, StateChange, as_requested,
 };
-use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
+use crate::wire::{
+    AttachEvent, AttachReply, HostRequest, InvalidPattern, Refusal, Stage, TerminalRequest, WaitRequest,
+};
 
 /// A terminal that a host keeps, here or on a remote host. Cheap to clone.
 ///
@@ -60,7 +62,7 @@ pub(crate) enum Keeper {
 
 impl Keeper {
     /// Sends a request and returns the answer.
-    pub(crate) async fn ask<T: Reply>(&self, ask: &Ask, connect_timeout: Duration) -> Result<T, AskError> {
+    pub(crate) async fn ask<T: Reply>(&self, ask: &HostRequest, connect_timeout: Duration) -> Result<T, AskError> {
         match self {
             Self::Local(host) => host.ask(ask).await,
             // Box the larger future of a remote request, which would enlarge the futures of all requests.
@@ -82,7 +84,11 @@ impl Keeper {
         }
     }
 
-    async fn ask_remote<T: Reply>(remote: &RemoteHost, ask: &Ask, connect_timeout: Duration) -> Result<T, AskError> {
+    async fn ask_remote<T: Reply>(
+        remote: &RemoteHost,
+        ask: &HostRequest,
+        connect_timeout: Duration,
+    ) -> Result<T, AskError> {
         let mut repeated_ask;
         let mut ask = ask;
         let mut quick_repeats = None;
@@ -128,10 +134,10 @@ impl Keeper {
 }
 
 /// Waits for the time limit of an answer, or forever if the request has none.
-async fn wait_for_silence(remote: &RemoteHost, host: &Host, ask: &Ask) {
+async fn wait_for_silence(remote: &RemoteHost, host: &Host, ask: &HostRequest) {
     let Some(duration) = ask.max_duration() else { return std::future::pending().await };
     let max_silence = match ask {
-        Ask::File(_) => BUSY_ANSWER_TIMEOUT,
+        HostRequest::File(_) => BUSY_ANSWER_TIMEOUT,
         ask if ask.acts() => SILENT_ACTION_TIMEOUT,
         _ => SILENT_QUERY_TIMEOUT,
     };
@@ -149,7 +155,7 @@ pub enum SendError {
     Input(#[from] InputError),
     /// There is no such terminal.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    HostRequest(#[from] AskError),
 }
 
 /// Reason why a terminal did not execute a request.
@@ -160,7 +166,7 @@ pub enum TerminalError<E> {
     Refused(E),
     /// There is no such terminal, or its host has ended.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    HostRequest(#[from] AskError),
 }
 
 /// Reason why a signal has failed.
@@ -171,7 +177,7 @@ pub enum SignalError {
     Ended(Option<Exit>),
     /// There is no such terminal.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    HostRequest(#[from] AskError),
 }
 
 impl HostedTerminal {
@@ -223,19 +229,20 @@ impl HostedTerminal {
     #[boxed]
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
         if matches!(self.keeper, Keeper::Remote(_)) {
-            let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
+            let remembered =
+                self.keeper.ask::<()>(&HostRequest::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
             if let Err(error) = remembered {
                 tracing::warn!(%error, terminal = %self.id, "a secret was not sent to a remote host");
             }
         }
     }
 
-    async fn ask<T: Reply>(&self, ask: TerminalAsk) -> Result<T, AskError> {
-        self.keeper.ask(&Ask::Terminal(self.id.clone(), ask), self.connect_timeout).await
+    async fn ask<T: Reply>(&self, ask: TerminalRequest) -> Result<T, AskError> {
+        self.keeper.ask(&HostRequest::Terminal(self.id.clone(), ask), self.connect_timeout).await
     }
 
     /// Sends a request that the terminal itself may refuse.
-    async fn ask_to<T: Reply, E: Reply>(&self, ask: TerminalAsk) -> Result<T, TerminalError<E>> {
+    async fn ask_to<T: Reply, E: Reply>(&self, ask: TerminalRequest) -> Result<T, TerminalError<E>> {
         let answer: Result<T, E> = self.ask(ask).await?;
         answer.map_err(TerminalError::Refused)
     }
@@ -246,7 +253,7 @@ impl HostedTerminal {
     /// If the terminal has typed nothing, with the reason.
     #[boxed]
     pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
-        let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
+        let sent: Result<Sent, InputError> = self.ask(TerminalRequest::Send(input)).await?;
         let sent = sent?;
         Ok(Sent { view: sent.view.map(|view| self.with_recorded_name(view)), ..sent })
     }
@@ -258,7 +265,7 @@ impl HostedTerminal {
     #[boxed]
     pub async fn wait(&self, wait: WaitRequest) -> Result<(Waited, View), TerminalError<InvalidPattern>> {
         let patterns = wait.patterns.len();
-        let (waited, view): (Waited, View) = self.ask_to(TerminalAsk::Wait(wait)).await?;
+        let (waited, view): (Waited, View) = self.ask_to(TerminalRequest::Wait(wait)).await?;
         let reason = match &waited.found {
             Some(found) if found.pattern >= patterns => Some("a match of a pattern that was not given"),
             None if waited.reason == Reason::Match => Some("a match without its text"),
@@ -276,7 +283,7 @@ impl HostedTerminal {
     /// If the command was not run, or there is no such terminal.
     #[boxed]
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, TerminalError<RunError>> {
-        self.ask_to(TerminalAsk::Run(request)).await
+        self.ask_to(TerminalRequest::Run(request)).await
     }
 
     /// Returns variables of its shell, see [`steplatch_terminal::Terminal::variables`].
@@ -288,7 +295,8 @@ impl HostedTerminal {
         &self,
         names: Vec<String>,
     ) -> Result<Vec<(String, Option<Variable>)>, TerminalError<VariablesError>> {
-        let mut variables: Vec<(String, Option<Variable>)> = self.ask_to(TerminalAsk::Variables(names.clone())).await?;
+        let mut variables: Vec<(String, Option<Variable>)> =
+            self.ask_to(TerminalRequest::Variables(names.clone())).await?;
         variables.retain(|(name, _)| names.contains(name));
         match variables.len() <= names.len() {
             true => Ok(variables),
@@ -306,7 +314,7 @@ impl HostedTerminal {
         values: Vec<(String, String)>,
         export: bool,
     ) -> Result<(), TerminalError<VariablesError>> {
-        self.ask_to(TerminalAsk::SetVariables(values, export)).await
+        self.ask_to(TerminalRequest::SetVariables(values, export)).await
     }
 
     /// Waits until the program takes input.
@@ -315,7 +323,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
-        Ok(self.with_recorded_name(self.ask(TerminalAsk::Ready(quiet, at_most)).await?))
+        Ok(self.with_recorded_name(self.ask(TerminalRequest::Ready(quiet, at_most)).await?))
     }
 
     /// Returns the current screen and state.
@@ -325,8 +333,8 @@ impl HostedTerminal {
     #[boxed]
     pub async fn view(&self, colours: bool) -> Result<View, AskError> {
         let view = match colours {
-            true => self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0,
-            false => self.ask(TerminalAsk::View(false)).await?,
+            true => self.ask::<ColouredView>(TerminalRequest::View(true)).await?.0,
+            false => self.ask(TerminalRequest::View(false)).await?,
         };
         Ok(self.with_recorded_name(view))
     }
@@ -338,7 +346,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn picture(&self) -> Result<Picture, AskError> {
-        self.ask(TerminalAsk::Picture).await
+        self.ask(TerminalRequest::Picture).await
     }
 
     /// Returns the cells of at most `max_rows` rows of the scrollback, followed by those of the screen.
@@ -347,7 +355,7 @@ impl HostedTerminal {
     /// If the terminal has closed, or its host is of an older version.
     #[boxed]
     pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, AskError> {
-        let picture: Picture = self.ask(TerminalAsk::Scrollback(max_rows)).await?;
+        let picture: Picture = self.ask(TerminalRequest::Scrollback(max_rows)).await?;
         match picture.rows.len() <= max_rows.saturating_add(usize::from(*Size::BOUNDS.end())) {
             true => Ok(picture),
             false => Err(self.keeper.implausible("more rows than were requested")),
@@ -360,7 +368,7 @@ impl HostedTerminal {
     /// If the terminal has closed, or its host is of an older version.
     #[boxed]
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, AskError> {
-        self.ask(TerminalAsk::Inputs(from)).await
+        self.ask(TerminalRequest::Inputs(from)).await
     }
 
     /// Returns the output in each range of offsets, cut in the middle to at most `max_chars` characters.
@@ -370,7 +378,7 @@ impl HostedTerminal {
     #[boxed]
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, AskError> {
         let expected = ranges.len();
-        let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, max_chars)).await?;
+        let pieces: Vec<String> = self.ask(TerminalRequest::Pieces(ranges, max_chars)).await?;
         match pieces.len() == expected {
             true => Ok(pieces),
             false => Err(self.keeper.implausible("more or fewer texts than were requested")),
@@ -384,7 +392,7 @@ impl HostedTerminal {
     /// If there is no such terminal, or it closes in the meantime.
     #[boxed]
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
-        self.ask(TerminalAsk::WatchScreen(known)).await
+        self.ask(TerminalRequest::WatchScreen(known)).await
     }
 
     /// Returns the rows of the screen that differ from the known version, once there are any; all rows at once if
@@ -394,7 +402,7 @@ impl HostedTerminal {
     /// If there is no such terminal, or it closes in the meantime.
     #[boxed]
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, AskError> {
-        self.ask(TerminalAsk::WatchRows(known)).await
+        self.ask(TerminalRequest::WatchRows(known)).await
     }
 
     /// Returns a part of the output.
@@ -403,7 +411,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, AskError> {
-        self.ask(TerminalAsk::Read(part, limit)).await
+        self.ask(TerminalRequest::Read(part, limit)).await
     }
 
     /// Returns the state of the terminal without its screen.
@@ -412,7 +420,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn describe(&self) -> Result<Description, AskError> {
-        let described = self.ask(TerminalAsk::Describe).await?;
+        let described = self.ask(TerminalRequest::Describe).await?;
         Ok(match &self.recorded {
             Some(recorded) => as_requested(recorded, described),
             None => described,
@@ -425,7 +433,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn resize(&self, size: Size) -> Result<(), AskError> {
-        self.ask(TerminalAsk::Resize(size)).await
+        self.ask(TerminalRequest::Resize(size)).await
     }
 
     /// Sends a signal to the foreground program.
@@ -434,7 +442,7 @@ impl HostedTerminal {
     /// If the program has ended, or there is no such terminal.
     #[boxed]
     pub async fn signal(&self, signal: Signal) -> Result<(), SignalError> {
-        let sent: Result<(), Option<Exit>> = self.ask(TerminalAsk::Signal(signal.as_raw())).await?;
+        let sent: Result<(), Option<Exit>> = self.ask(TerminalRequest::Signal(signal.as_raw())).await?;
         sent.map_err(SignalError::Ended)
     }
 
@@ -444,7 +452,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn attach(&self) -> Result<Attached, AskError> {
-        let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
+        let ask = HostRequest::Terminal(self.id.clone(), TerminalRequest::Attach);
         let host = match &self.keeper {
             Keeper::Local(host) => host.clone(),
             Keeper::Remote(remote) => remote.wait_until_connected(self.connect_timeout).await?,
@@ -473,7 +481,7 @@ impl HostedTerminal {
     /// If a client holds it, or there is no such terminal.
     #[boxed]
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<(), TerminalError<LockHolder>> {
-        self.ask_to(TerminalAsk::Hold(holder, key)).await
+        self.ask_to(TerminalRequest::Hold(holder, key)).await
     }
 
     /// Gives the writer's seat back.
@@ -482,7 +490,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn give_back(&self, key: HoldKey) -> Result<(), AskError> {
-        self.ask(TerminalAsk::GiveBack(key)).await
+        self.ask(TerminalRequest::GiveBack(key)).await
     }
 
     /// Gives the writer's seat back, with a note to the next client that types. A host of an older version drops the
@@ -492,7 +500,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn hand_back(&self, key: HoldKey, note: String) -> Result<(), AskError> {
-        match self.ask(TerminalAsk::HandBack(key.clone(), note)).await {
+        match self.ask(TerminalRequest::HandBack(key.clone(), note)).await {
             Err(AskError::Refused(Refusal::NotUnderstood)) => self.give_back(key).await,
             answer => answer,
         }
@@ -504,7 +512,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn handed_back(&self) -> Result<Option<Handover>, AskError> {
-        self.ask(TerminalAsk::HandedBack).await
+        self.ask(TerminalRequest::HandedBack).await
     }
 
     /// Returns the progress of the input of a step, or `None` if the input was never accepted.
@@ -513,7 +521,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn stage(&self, step: &str) -> Result<Option<Stage>, AskError> {
-        self.ask(TerminalAsk::Stage(step.to_owned())).await
+        self.ask(TerminalRequest::Stage(step.to_owned())).await
     }
 
     /// Records the state of the terminal for a gate, see [`steplatch_terminal::Terminal::record_state`].
@@ -522,7 +530,7 @@ impl HostedTerminal {
     /// If there is no such terminal, or its host is of an older version.
     #[boxed]
     pub async fn record_state(&self, gate: String) -> Result<NotedState, AskError> {
-        self.ask(TerminalAsk::NoteState(gate)).await
+        self.ask(TerminalRequest::NoteState(gate)).await
     }
 
     /// Checks that the state has not changed since it was recorded for a gate.
@@ -531,7 +539,7 @@ impl HostedTerminal {
     /// If the state has changed, or there is no such terminal.
     #[boxed]
     pub async fn check_state(&self, gate: String) -> Result<(), TerminalError<String>> {
-        let checked: Result<(), StateChange> = self.ask(TerminalAsk::CheckState(gate)).await?;
+        let checked: Result<(), StateChange> = self.ask(TerminalRequest::CheckState(gate)).await?;
         checked.map_err(|StateChange(what)| TerminalError::Refused(what))
     }
 
@@ -541,7 +549,7 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn close(&self, closing: Closing) -> Result<Closed, AskError> {
-        self.ask(TerminalAsk::Close(closing.signal.map(Signal::as_raw))).await
+        self.ask(TerminalRequest::Close(closing.signal.map(Signal::as_raw))).await
     }
 
     /// Closes the terminal as an effect of a step: a repeated request returns the first result. A host of an older
@@ -552,7 +560,7 @@ impl HostedTerminal {
     #[boxed]
     pub async fn close_once(&self, closing: Closing, step: String) -> Result<Closed, AskError> {
         let signal = closing.signal.map(Signal::as_raw);
-        match self.ask(TerminalAsk::CloseOnce(signal, step)).await {
+        match self.ask(TerminalRequest::CloseOnce(signal, step)).await {
             Err(AskError::Refused(Refusal::NotUnderstood)) => self.close(closing).await,
             closed => closed,
         }

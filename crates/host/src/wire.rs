@@ -2,7 +2,7 @@
 //!
 //! Both sides send frames over a private stream socket. A frame is the length of the rest (four bytes, big endian), a
 //! number (eight bytes) that identifies a request and its answer, and a body in MessagePack (<https://msgpack.org>).
-//! Bodies contain field names, so that either side may know fewer fields than the other. A client sends [`Ask`]s. The
+//! Bodies contain field names, so that either side may know fewer fields than the other. A client sends [`HostRequest`]s. The
 //! host answers with a `Result` of the requested value or a [`Refusal`]; after an attachment, [`AttachEvent`]s follow
 //! under the same number. Frames with the number 0 carry texts to hide, which the host sends without a request.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use steplatch_files::FileAsk;
+use steplatch_files::FileRequest;
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_ledger::{Effect, EffectKey};
 use steplatch_terminal::{
@@ -36,7 +36,7 @@ pub(crate) const SECRETS: u64 = 0;
 /// A request to a host.
 #[allow(clippy::large_enum_variant, reason = "nearly every request is the large one, and is moved once")]
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Ask {
+pub enum HostRequest {
     /// Exchange versions and secrets. → [`crate::HostHello`]
     Hello {
         /// The version that the client speaks.
@@ -57,7 +57,7 @@ pub enum Ask {
     /// Return whether a request for an effect of this step has arrived. → `bool`
     HasStep(String),
     /// A request to one terminal.
-    Terminal(TerminalId, TerminalAsk),
+    Terminal(TerminalId, TerminalRequest),
     /// Hide this secret starting now, also for later daemons. → `()`
     Remember(SecretText),
     /// Open no new terminals, and end with the last one. → `()`
@@ -70,8 +70,8 @@ pub enum Ask {
     WatchActivity(Option<u64>),
     /// Use this connection for a link of a remote host (`steplatch-link`) after the answer. → `()`
     Link,
-    /// Execute a request about a file of this computer; [`FileAsk`] documents the answers.
-    File(FileAsk),
+    /// Execute a request about a file of this computer; [`FileRequest`] documents the answers.
+    File(FileRequest),
     /// Drop the results of these steps: the client has stored them, or has abandoned the steps. A text that ends with
     /// `/` names all steps that begin with it. Closes the terminals of their single commands. → `()`
     Settle(Vec<String>),
@@ -79,7 +79,7 @@ pub enum Ask {
     Unsettled,
 }
 
-impl Ask {
+impl HostRequest {
     /// Returns whether a client may send the request again if its answer was lost, because a repetition changes nothing
     /// more. The host executes an input or a command with a step once, and answers repetitions with the first result.
     pub(crate) fn is_repeatable(&self) -> bool {
@@ -105,10 +105,10 @@ impl Ask {
     pub(crate) fn effect(&self) -> Option<EffectKey> {
         let (effect, step) = match self {
             Self::Open(request) => (Effect::Open, request.step.as_ref()?),
-            Self::Terminal(_, TerminalAsk::Send(input)) => (Effect::Type, input.step.as_ref()?),
-            Self::Terminal(_, TerminalAsk::Run(request)) => (Effect::Run, request.step.as_ref()?),
-            Self::Terminal(_, TerminalAsk::CloseOnce(_, step)) => (Effect::Close, step),
-            Self::File(FileAsk::Finish { step, .. }) => (Effect::Write, step.as_ref()?),
+            Self::Terminal(_, TerminalRequest::Send(input)) => (Effect::Type, input.step.as_ref()?),
+            Self::Terminal(_, TerminalRequest::Run(request)) => (Effect::Run, request.step.as_ref()?),
+            Self::Terminal(_, TerminalRequest::CloseOnce(_, step)) => (Effect::Close, step),
+            Self::File(FileRequest::Finish { step, .. }) => (Effect::Write, step.as_ref()?),
             _ => return None,
         };
         Some(EffectKey::new(effect, step))
@@ -117,7 +117,7 @@ impl Ask {
     /// Returns whether the request is a key or a mouse action in an attached terminal. A client repeats such a request
     /// at once or never.
     pub(crate) fn is_keystroke(&self) -> bool {
-        matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
+        matches!(self, Self::Terminal(_, TerminalRequest::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 
     /// Returns the maximum length of a remote host's answer in bytes. Valid answers are shorter, except for a screen of
@@ -130,23 +130,23 @@ impl Ask {
         let max_bytes = match self {
             Self::Hello { .. } | Self::List | Self::Unsettled => LIST_BYTES,
             // Room for a hundred thousand names.
-            Self::File(FileAsk::List(_)) => MAX_BODY_BYTES,
-            Self::File(FileAsk::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST_BYTES),
+            Self::File(FileRequest::List(_)) => MAX_BODY_BYTES,
+            Self::File(FileRequest::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST_BYTES),
             Self::Terminal(_, ask) => match ask {
-                TerminalAsk::View(_)
-                | TerminalAsk::Ready(..)
-                | TerminalAsk::Send(_)
-                | TerminalAsk::Wait(_)
-                | TerminalAsk::Attach => SCREEN_BYTES,
-                TerminalAsk::Picture
-                | TerminalAsk::Scrollback(_)
-                | TerminalAsk::WatchScreen(_)
-                | TerminalAsk::WatchRows(_)
-                | TerminalAsk::Inputs(_)
-                | TerminalAsk::Variables(_) => CELLS_BYTES,
-                TerminalAsk::Read(_, limit) => limit.max_bytes().saturating_add(SMALL_BYTES),
-                TerminalAsk::Run(request) => request.limit.max_bytes().saturating_add(SCREEN_BYTES),
-                TerminalAsk::Pieces(ranges, max_chars) => ranges
+                TerminalRequest::View(_)
+                | TerminalRequest::Ready(..)
+                | TerminalRequest::Send(_)
+                | TerminalRequest::Wait(_)
+                | TerminalRequest::Attach => SCREEN_BYTES,
+                TerminalRequest::Picture
+                | TerminalRequest::Scrollback(_)
+                | TerminalRequest::WatchScreen(_)
+                | TerminalRequest::WatchRows(_)
+                | TerminalRequest::Inputs(_)
+                | TerminalRequest::Variables(_) => CELLS_BYTES,
+                TerminalRequest::Read(_, limit) => limit.max_bytes().saturating_add(SMALL_BYTES),
+                TerminalRequest::Run(request) => request.limit.max_bytes().saturating_add(SCREEN_BYTES),
+                TerminalRequest::Pieces(ranges, max_chars) => ranges
                     .len()
                     .saturating_mul(Limit::Head(*max_chars).max_bytes().saturating_add(16))
                     .saturating_add(SMALL_BYTES),
@@ -160,9 +160,9 @@ impl Ask {
     /// Returns the maximum number of characters of the answer's texts, if the request has a limit.
     pub(crate) fn max_chars(&self) -> Option<usize> {
         match self {
-            Self::Terminal(_, TerminalAsk::Read(_, limit)) => Some(limit.chars()),
-            Self::Terminal(_, TerminalAsk::Run(request)) => Some(request.limit.chars()),
-            Self::Terminal(_, TerminalAsk::Pieces(_, max_chars)) => Some(*max_chars),
+            Self::Terminal(_, TerminalRequest::Read(_, limit)) => Some(limit.chars()),
+            Self::Terminal(_, TerminalRequest::Run(request)) => Some(request.limit.chars()),
+            Self::Terminal(_, TerminalRequest::Pieces(_, max_chars)) => Some(*max_chars),
             _ => None,
         }
     }
@@ -170,7 +170,7 @@ impl Ask {
     /// Returns whether the request has a noticeable effect.
     pub(crate) fn acts(&self) -> bool {
         match self {
-            Self::Open(_) | Self::Terminal(_, TerminalAsk::Send(_) | TerminalAsk::Run(_)) => true,
+            Self::Open(_) | Self::Terminal(_, TerminalRequest::Send(_) | TerminalRequest::Run(_)) => true,
             ask => ask.effect().is_some() || !ask.is_repeatable(),
         }
     }
@@ -178,7 +178,7 @@ impl Ask {
     /// Returns the requested time of a wait, or zero.
     pub(crate) fn wait_time(&self) -> Duration {
         match self {
-            Self::Terminal(_, TerminalAsk::Wait(wait)) => wait.timeout,
+            Self::Terminal(_, TerminalRequest::Wait(wait)) => wait.timeout,
             _ => Duration::ZERO,
         }
     }
@@ -190,7 +190,7 @@ impl Ask {
             // `OpenedBy` waits for an opening in progress.
             Self::OpenedBy(_) | Self::WatchActivity(_) | Self::Link | Self::Cancel(_) => None,
             // Reading a large file may take minutes.
-            Self::File(FileAsk::Digest { length, .. } | FileAsk::Finish { length, .. }) => {
+            Self::File(FileRequest::Digest { length, .. } | FileRequest::Finish { length, .. }) => {
                 Some(Duration::from_secs(length / MIN_DIGEST_BYTES_PER_SECOND))
             }
             // The opening may wait for a free place.
@@ -211,7 +211,7 @@ impl Ask {
     /// Returns the request to repeat after `elapsed`, with the remaining time of a wait.
     pub(crate) fn after(&self, elapsed: Duration) -> Self {
         let mut ask = self.clone();
-        if let Self::Terminal(_, TerminalAsk::Wait(wait)) = &mut ask {
+        if let Self::Terminal(_, TerminalRequest::Wait(wait)) = &mut ask {
             wait.timeout = wait.timeout.saturating_sub(elapsed);
         }
         ask
@@ -221,7 +221,7 @@ impl Ask {
 /// Minimum speed of reading a file for its digest, in bytes per second.
 const MIN_DIGEST_BYTES_PER_SECOND: u64 = 1 << 20;
 
-impl TerminalAsk {
+impl TerminalRequest {
     fn max_duration(&self) -> Option<Duration> {
         match self {
             Self::Wait(wait) => Some(wait.timeout),
@@ -291,7 +291,7 @@ pub struct InvalidPattern(pub String);
 
 /// A request to one terminal; the answers are those of [`steplatch_terminal::Terminal`]'s methods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum TerminalAsk {
+pub enum TerminalRequest {
     /// Type. → `Result<Sent, InputError>`
     Send(Input),
     /// Wait. → `Result<(Waited, View), InvalidPattern>`
@@ -776,15 +776,15 @@ mod tests {
     #[test]
     fn frame_is_read_only_when_complete() {
         let mut bytes = Vec::new();
-        write_frame(&mut bytes, 7, &Ask::Find("build".to_owned()));
+        write_frame(&mut bytes, 7, &HostRequest::Find("build".to_owned()));
         let whole = bytes.len();
-        write_frame(&mut bytes, 8, &Ask::List);
+        write_frame(&mut bytes, 8, &HostRequest::List);
         for cut in 0..whole {
             assert_eq!(first_frame(&bytes[..cut]), Ok(None));
         }
         let (taken, number, body) = first_frame(&bytes).unwrap().unwrap();
         assert_eq!((taken, number), (whole, 7));
-        assert!(matches!(read_body(&bytes[body]), Ok(Ask::Find(name)) if name == "build"));
+        assert!(matches!(read_body(&bytes[body]), Ok(HostRequest::Find(name)) if name == "build"));
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
     }
 
@@ -854,11 +854,11 @@ mod tests {
         fn outside<T: Serialize + DeserializeOwned>(lines: &str) {
             check_enum::<T>(lines, Tag::Outside);
         }
-        check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
+        check!(outside; HostRequest, TerminalRequest, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
         check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
         check!(check_struct; Ran, Closed, ScreenDelta);
         check!(outside; NotedState);
-        check!(outside; FileAsk, FileError);
+        check!(outside; FileRequest, FileError);
         check!(check_struct; FileFacts, FilePiece, FileWritten, DirectoryEntry);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {
             assert!(checked_types.contains(name), "{name}");
@@ -875,7 +875,7 @@ mod tests {
                 assert!(length <= bytes.len() && body.end <= length);
             }
             // Any result is fine: a request or an error.
-            let _ = read_body::<Ask>(&bytes);
+            let _ = read_body::<HostRequest>(&bytes);
         }
 
         #[test]
@@ -885,14 +885,14 @@ mod tests {
         ) {
             let mut bytes = Vec::new();
             for (number, text) in texts.iter().enumerate() {
-                write_frame(&mut bytes, number as u64, &Ask::Find(text.clone()));
+                write_frame(&mut bytes, number as u64, &HostRequest::Find(text.clone()));
             }
             let cut = cut % (bytes.len() + 1);
             let (mut texts_read, mut pending) = (Vec::new(), Vec::new());
             for portion in [&bytes[..cut], &bytes[cut..]] {
                 pending.extend_from_slice(portion);
                 while let Some((length, _, body)) = first_frame(&pending).unwrap() {
-                    let Ok(Ask::Find(text)) = read_body(&pending[body]) else { panic!("the request is not Find") };
+                    let Ok(HostRequest::Find(text)) = read_body(&pending[body]) else { panic!("the request is not Find") };
                     texts_read.push(text);
                     pending.drain(..length);
                 }
@@ -952,16 +952,16 @@ mod tests {
     #[test]
     fn answer_is_limited_by_its_request() {
         let id: TerminalId = TerminalId::random();
-        let bytes = |ask: TerminalAsk| Ask::Terminal(id.clone(), ask).max_answer_bytes();
-        let read = |limit| bytes(TerminalAsk::Read(Part::From(0), limit));
-        assert_eq!(Ask::Find(String::new()).max_answer_bytes(), 1 << 20);
-        for list in [Ask::Hello { wire: 1, is_owner: false }, Ask::List, Ask::Unsettled] {
+        let bytes = |ask: TerminalRequest| HostRequest::Terminal(id.clone(), ask).max_answer_bytes();
+        let read = |limit| bytes(TerminalRequest::Read(Part::From(0), limit));
+        assert_eq!(HostRequest::Find(String::new()).max_answer_bytes(), 1 << 20);
+        for list in [HostRequest::Hello { wire: 1, is_owner: false }, HostRequest::List, HostRequest::Unsettled] {
             assert!(list.max_answer_bytes() < 8 << 20, "{list:?}");
         }
-        assert!(bytes(TerminalAsk::Attach) < 16 << 20 && bytes(TerminalAsk::Picture) < 32 << 20);
+        assert!(bytes(TerminalRequest::Attach) < 16 << 20 && bytes(TerminalRequest::Picture) < 32 << 20);
         assert!(read(Limit::Head(4000)) < 2 << 20);
         assert!(read(Limit::HeadAndTail(usize::MAX)) == MAX_BODY_BYTES && read(Limit::Head(10_000_000)) > 40_000_000);
-        assert_eq!(bytes(TerminalAsk::Pieces(vec![(0, 1); 3], usize::MAX)), MAX_BODY_BYTES);
+        assert_eq!(bytes(TerminalRequest::Pieces(vec![(0, 1); 3], usize::MAX)), MAX_BODY_BYTES);
     }
 
     #[test]
@@ -979,9 +979,9 @@ mod tests {
         }
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 1, &Later::Dance);
-        assert!(read_body::<Ask>(&bytes[HEAD_BYTES..]).is_err());
+        assert!(read_body::<HostRequest>(&bytes[HEAD_BYTES..]).is_err());
         bytes.clear();
         write_frame(&mut bytes, 1, &Later::Hello { wire: 9, colour: "red".to_owned() });
-        assert!(matches!(read_body(&bytes[HEAD_BYTES..]), Ok(Ask::Hello { wire: 9, is_owner: false })));
+        assert!(matches!(read_body(&bytes[HEAD_BYTES..]), Ok(HostRequest::Hello { wire: 9, is_owner: false })));
     }
 }

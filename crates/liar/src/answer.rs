@@ -1,8 +1,8 @@
 //! Honest answers as JSON, from which lies are derived.
 
 use serde_json::{Value, json};
-use steplatch_files::FileAsk;
-use steplatch_host::TerminalAsk;
+use steplatch_files::FileRequest;
+use steplatch_host::TerminalRequest;
 use steplatch_ids::TerminalId;
 
 /// Returns an answer with another value at this place (RFC 6901).
@@ -108,44 +108,49 @@ pub(crate) fn requested_step(request: &impl serde::Serialize) -> Option<String> 
     Some(serde_json::to_value(request).ok()?["step"].as_str()?.to_owned())
 }
 
-pub(crate) fn terminal_answer(id: &TerminalId, ask: &TerminalAsk) -> Option<Value> {
+pub(crate) fn terminal_answer(id: &TerminalId, ask: &TerminalRequest) -> Option<Value> {
     Some(match ask {
-        TerminalAsk::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
-        TerminalAsk::Wait(_) => json!({"Ok": [waited(), view()]}),
-        TerminalAsk::Ready(..) | TerminalAsk::View(_) => view(),
-        TerminalAsk::Picture | TerminalAsk::Scrollback(_) => picture(),
-        TerminalAsk::Inputs(_) => json!([input()]),
-        TerminalAsk::Pieces(ranges, _) => json!(vec![""; ranges.len()]),
-        TerminalAsk::WatchScreen(None) => delta()["update"].clone(),
-        TerminalAsk::WatchRows(None) => delta(),
-        TerminalAsk::WatchScreen(Some(_)) | TerminalAsk::WatchRows(Some(_)) => return None,
-        TerminalAsk::Read(..) => excerpt(),
-        TerminalAsk::Describe => description(id),
-        TerminalAsk::Attach => json!({"snapshot": "", "size": {"cols": 80, "rows": 24}}),
-        TerminalAsk::Run(_) => json!({"Ok": command()}),
-        TerminalAsk::Variables(_) => json!({"Ok": []}),
-        TerminalAsk::Hold(..) | TerminalAsk::SetVariables(..) | TerminalAsk::Signal(_) => json!({"Ok": null}),
-        TerminalAsk::Close(_) | TerminalAsk::CloseOnce(..) => json!({"exit": null, "survivors": []}),
-        TerminalAsk::NoteState(_) => json!({"Shell": {"traps": []}}),
-        TerminalAsk::CheckState(_) => json!({"Ok": null}),
-        TerminalAsk::Resize(_)
-        | TerminalAsk::GiveBack(_)
-        | TerminalAsk::HandBack(..)
-        | TerminalAsk::HandedBack
-        | TerminalAsk::Stage(_) => Value::Null,
+        TerminalRequest::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
+        TerminalRequest::Wait(_) => json!({"Ok": [waited(), view()]}),
+        TerminalRequest::Ready(..) | TerminalRequest::View(_) => view(),
+        TerminalRequest::Picture | TerminalRequest::Scrollback(_) => picture(),
+        TerminalRequest::Inputs(_) => json!([input()]),
+        TerminalRequest::Pieces(ranges, _) => json!(vec![""; ranges.len()]),
+        TerminalRequest::WatchScreen(None) => delta()["update"].clone(),
+        TerminalRequest::WatchRows(None) => delta(),
+        TerminalRequest::WatchScreen(Some(_)) | TerminalRequest::WatchRows(Some(_)) => return None,
+        TerminalRequest::Read(..) => excerpt(),
+        TerminalRequest::Describe => description(id),
+        TerminalRequest::Attach => json!({"snapshot": "", "size": {"cols": 80, "rows": 24}}),
+        TerminalRequest::Run(_) => json!({"Ok": command()}),
+        TerminalRequest::Variables(_) => json!({"Ok": []}),
+        TerminalRequest::Hold(..) | TerminalRequest::SetVariables(..) | TerminalRequest::Signal(_) => {
+            json!({"Ok": null})
+        }
+        TerminalRequest::Close(_) | TerminalRequest::CloseOnce(..) => json!({"exit": null, "survivors": []}),
+        TerminalRequest::NoteState(_) => json!({"Shell": {"traps": []}}),
+        TerminalRequest::CheckState(_) => json!({"Ok": null}),
+        TerminalRequest::Resize(_)
+        | TerminalRequest::GiveBack(_)
+        | TerminalRequest::HandBack(..)
+        | TerminalRequest::HandedBack
+        | TerminalRequest::Stage(_) => Value::Null,
     })
 }
 
-pub(crate) fn file_answer(ask: &FileAsk) -> Value {
+pub(crate) fn file_answer(ask: &FileRequest) -> Value {
     match ask {
-        FileAsk::Describe(_) => json!({"Ok": file()}),
-        FileAsk::List(_) => json!({"Ok": []}),
-        FileAsk::Read { offset: 0, .. } => json!({"Ok": {"bytes": [97, 98, 99]}}),
-        FileAsk::Read { .. } => json!({"Ok": {"bytes": []}}),
-        FileAsk::Digest { .. } => json!({"Err": {"NotFound": "/srv/a"}}),
-        FileAsk::Finish { target, .. } => json!({"Ok": {
+        FileRequest::Describe(_) => json!({"Ok": file()}),
+        FileRequest::List(_) => json!({"Ok": []}),
+        FileRequest::Read { offset: 0, .. } => json!({"Ok": {"bytes": [97, 98, 99]}}),
+        FileRequest::Read { .. } => json!({"Ok": {"bytes": []}}),
+        FileRequest::Digest { .. } => json!({"Err": {"NotFound": "/srv/a"}}),
+        FileRequest::Finish { target, .. } => json!({"Ok": {
             "path": target.path, "mode": 0o644, "replaced": false, "unchanged": false}}),
-        FileAsk::MakeDirectory(_) | FileAsk::Write { .. } | FileAsk::Written(_) | FileAsk::Abandon(_) => {
+        FileRequest::MakeDirectory(_)
+        | FileRequest::Write { .. }
+        | FileRequest::Written(_)
+        | FileRequest::Abandon(_) => {
             json!({"Ok": null})
         }
     }

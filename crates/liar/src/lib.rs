@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use steplatch_host::{
-    Ask, Channel, ConnectFailure, ConnectionGuard, DialFuture, MachineSecretSink, NoQuestions, RemoteHostConfig,
-    RemoteSetup, TerminalAsk, Transport,
+    Channel, ConnectFailure, ConnectionGuard, DialFuture, HostRequest, MachineSecretSink, NoQuestions,
+    RemoteHostConfig, RemoteSetup, TerminalRequest, Transport,
 };
 use steplatch_ids::TerminalId;
 use steplatch_link::{Refusal, Session, pump, read_hello, refuse, welcome};
@@ -59,7 +59,7 @@ pub enum Lie {
 }
 
 type Relay = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
-type Reply = dyn Fn(&Ask) -> Option<Lie> + Send + Sync;
+type Reply = dyn Fn(&HostRequest) -> Option<Lie> + Send + Sync;
 
 /// The lies of a remote host, from the outermost layer to the innermost.
 #[derive(Default)]
@@ -85,15 +85,15 @@ impl fmt::Debug for Lies {
 impl Lies {
     /// Lies about answers of the terminal host.
     #[must_use]
-    pub fn in_replies(reply: impl Fn(&Ask) -> Option<Lie> + Send + Sync + 'static) -> Self {
+    pub fn in_replies(reply: impl Fn(&HostRequest) -> Option<Lie> + Send + Sync + 'static) -> Self {
         Self { reply: Some(Box::new(reply)), ..Self::default() }
     }
 
     /// Lies about requests to a terminal, with one answer for those that `matches` recognises.
     #[must_use]
-    pub fn in_terminal_replies(matches: impl Fn(&TerminalAsk) -> bool + Send + Sync + 'static, lie: Lie) -> Self {
+    pub fn in_terminal_replies(matches: impl Fn(&TerminalRequest) -> bool + Send + Sync + 'static, lie: Lie) -> Self {
         Self::in_replies(move |ask| match ask {
-            Ask::Terminal(_, ask) if matches(ask) => Some(lie.clone()),
+            HostRequest::Terminal(_, ask) if matches(ask) => Some(lie.clone()),
             _ => None,
         })
     }
@@ -111,7 +111,7 @@ struct Shared {
     dial_count: AtomicUsize,
     open: Arc<AtomicUsize>,
     serving: Mutex<Vec<tokio::task::AbortHandle>>,
-    received: Mutex<Vec<Ask>>,
+    received: Mutex<Vec<HostRequest>>,
     /// The terminals, by the steps that opened them.
     terminals: Mutex<HashMap<String, TerminalId>>,
 }
@@ -156,7 +156,7 @@ impl Liar {
 
     /// Returns the requests to its terminal host so far.
     #[must_use]
-    pub fn received_asks(&self) -> Vec<Ask> {
+    pub fn received_asks(&self) -> Vec<HostRequest> {
         lock(&self.shared.received).clone()
     }
 
@@ -207,8 +207,8 @@ impl Liar {
             let number = stream.read_u64().await?;
             let mut body = vec![0; length.saturating_sub(8)];
             stream.read_exact(&mut body).await?;
-            let ask: Ask = rmp_serde::from_slice(&body).map_err(io::Error::other)?;
-            if matches!(ask, Ask::Cancel(_)) {
+            let ask: HostRequest = rmp_serde::from_slice(&body).map_err(io::Error::other)?;
+            if matches!(ask, HostRequest::Cancel(_)) {
                 continue;
             }
             lock(&self.shared.received).push(ask.clone());
@@ -234,26 +234,31 @@ impl Liar {
     }
 
     /// Returns the answer of a correct host. `None` if it does not answer yet.
-    fn correct_answer(&self, ask: &Ask) -> Option<Lie> {
+    fn correct_answer(&self, ask: &HostRequest) -> Option<Lie> {
         let terminals = || lock(&self.shared.terminals);
         Some(Lie::Value(match ask {
-            Ask::Hello { .. } => answer::hello(),
-            Ask::Open(request) => {
+            HostRequest::Hello { .. } => answer::hello(),
+            HostRequest::Open(request) => {
                 let step = answer::requested_step(request).unwrap_or_default();
                 let id = terminals().entry(step).or_insert_with(TerminalId::random).clone();
                 json!({"Ok": answer::opened(&id)})
             }
-            Ask::List => terminals().values().map(answer::description).collect(),
-            Ask::OpenedBy(step) => json!(terminals().get(step)),
-            Ask::HasStep(step) => json!(terminals().contains_key(step)),
-            Ask::Find(_) => Value::Null,
-            Ask::WatchActivity(Some(_)) => return None,
-            Ask::WatchActivity(None) => json!(1),
-            Ask::Terminal(id, ask) => answer::terminal_answer(id, ask)?,
-            Ask::File(ask) => answer::file_answer(ask),
+            HostRequest::List => terminals().values().map(answer::description).collect(),
+            HostRequest::OpenedBy(step) => json!(terminals().get(step)),
+            HostRequest::HasStep(step) => json!(terminals().contains_key(step)),
+            HostRequest::Find(_) => Value::Null,
+            HostRequest::WatchActivity(Some(_)) => return None,
+            HostRequest::WatchActivity(None) => json!(1),
+            HostRequest::Terminal(id, ask) => answer::terminal_answer(id, ask)?,
+            HostRequest::File(ask) => answer::file_answer(ask),
             // Invalid on purpose: steps of other hosts, which the daemon must not settle here.
-            Ask::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
-            Ask::Remember(_) | Ask::Settle(_) | Ask::Retire | Ask::Shutdown | Ask::Cancel(_) | Ask::Link => Value::Null,
+            HostRequest::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
+            HostRequest::Remember(_)
+            | HostRequest::Settle(_)
+            | HostRequest::Retire
+            | HostRequest::Shutdown
+            | HostRequest::Cancel(_)
+            | HostRequest::Link => Value::Null,
         }))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use steplatch_protocol::{MAX_LINE, ReconnectingClient};
+use steplatch_protocol::{MAX_LINE_BYTES, ReconnectingClient};
 use tokio_util::sync::CancellationToken;
 
 use crate::contract::Contract;
@@ -48,7 +48,7 @@ impl Default for HttpOptions {
         Self {
             hosts: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
             origins: ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).to_vec(),
-            max_body_bytes: MAX_LINE,
+            max_body_bytes: MAX_LINE_BYTES,
             shutdown: CancellationToken::new(),
         }
     }

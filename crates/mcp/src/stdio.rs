@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::stdio_pipes;
-use steplatch_protocol::{MAX_LINE, ReconnectingClient};
+use steplatch_protocol::{MAX_LINE_BYTES, ReconnectingClient};
 use tokio::io::BufReader;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::server::{Server, Shared};
 
 /// Maximum message length. Exceeds that of requests to the daemon, so that the daemon, not the transport, rejects a
 /// long request.
-const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
+const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE_BYTES;
 
 /// Serves one client until its input ends, which is never an error.
 ///

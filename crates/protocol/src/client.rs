@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::codec::{Line, LineReader, MAX_LINE};
+use crate::codec::{Line, LineReader, MAX_LINE_BYTES};
 use crate::message::{ErrorCode, FromClient, FromDaemon, Refusal};
 use crate::verb::Verb;
 
@@ -94,9 +94,10 @@ impl Shared {
 
     fn send(&self, message: &FromClient) -> Result<(), CallError> {
         let mut line = serde_json::to_vec(message).expect("a message contains only JSON");
-        if line.len() > MAX_LINE {
+        if line.len() > MAX_LINE_BYTES {
             // The daemon's refusal would concern the connection, and so all callers that share it.
-            let error = format!("the request takes {} MB; at most {} MB can be sent", line.len() >> 20, MAX_LINE >> 20);
+            let error =
+                format!("the request takes {} MB; at most {} MB can be sent", line.len() >> 20, MAX_LINE_BYTES >> 20);
             return Err(Refusal { code: ErrorCode::InvalidParams, error }.into());
         }
         line.push(b'\n');
@@ -358,7 +359,7 @@ mod tests {
     async fn overlong_request_is_refused_and_the_connection_survives() {
         let (client_stream, daemon_stream) = tokio::io::duplex(1 << 16);
         let client = Client::from_stream(client_stream);
-        let error = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();
+        let error = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE_BYTES)})).await.unwrap_err();
         assert_eq!(error.to_string(), "the request takes 16 MB; at most 16 MB can be sent");
         tokio::spawn(async move {
             let (read_half, mut write_half) = tokio::io::split(daemon_stream);

@@ -8,7 +8,7 @@ use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// Maximum line length, in bytes: a screenful is 10 KB, a large workflow 1 MB.
-pub const MAX_LINE: usize = 16 << 20;
+pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// One line, without its line end.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub struct LineReader<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> LineReader<R> {
-    /// Returns a reader of lines of at most [`MAX_LINE`] bytes.
+    /// Returns a reader of lines of at most [`MAX_LINE_BYTES`] bytes.
     pub fn new(stream: R) -> Self {
-        Self::with_max_bytes(stream, MAX_LINE)
+        Self::with_max_bytes(stream, MAX_LINE_BYTES)
     }
 
     /// Returns a reader of lines of at most `max_bytes` bytes.

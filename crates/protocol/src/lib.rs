@@ -42,7 +42,7 @@ mod visible;
 
 pub use arguments::{InvalidArguments, ParsedVerb, check, is_wrapped, read, unwrapped};
 pub use client::{CallError, Client, Events};
-pub use codec::{Line, LineReader, MAX_LINE};
+pub use codec::{Line, LineReader, MAX_LINE_BYTES};
 pub use connect::{ConnectError, StartError, Starter, connect, connect_or_start};
 pub use follow::{EventPage, FollowError, Follower};
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};

@@ -121,7 +121,7 @@ impl RunningChild {
         };
         // A paused parent also pauses its child. A finished parent, or a parent with this entry, ignores the
         // input.
-        parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
+        parent.send(Input::ChildBegan { step: step.clone(), workflow: run.header.workflow.clone() });
         let cancel = CancelOnDrop::new(shared, run.clone());
         Ok(Self { run, _quota: quota, _cancel: cancel })
     }
@@ -152,9 +152,9 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
     set("success", (state == RunState::Completed).into());
     set("run_id", run.id.as_str().into());
     set("status", state.name().into());
-    set("workflow_name", run.about.workflow.clone().into());
+    set("workflow_name", run.header.workflow.clone().into());
     if let Some(finished_at) = run.progress().ended {
-        set("total_elapsed_time", finished_at.since(run.about.started).as_secs_f64().into());
+        set("total_elapsed_time", finished_at.since(run.header.started).as_secs_f64().into());
     }
     let mut error = run.progress().error;
     match returned {

@@ -184,7 +184,7 @@ impl Engine {
         let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
             recovered.iter().map(|recovered_run| (&recovered_run.run().id, recovered_run)).collect();
         let is_orphan = |run: &&Arc<Run>| {
-            run.about.parent.as_ref().is_some_and(|step| {
+            run.header.parent.as_ref().is_some_and(|step| {
                 !by_id.get(&step.run).is_some_and(|parent| parent.awaits(step)) && !locked.contains(&step.run)
             })
         };

@@ -420,7 +420,7 @@ impl Engine {
     /// If the journal does not store it.
     pub(super) async fn write_summary(&self, run: &Run, progress: &RunStatus) -> Result<(), AppendError> {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
-        append.summary = Some(progress.summary(&run.about));
+        append.summary = Some(progress.summary(&run.header));
         self.journal.write(append).await.map(drop)
     }
 

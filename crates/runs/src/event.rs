@@ -163,7 +163,7 @@ pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, mut data: Value, t
     RunEvent {
         seq,
         run_id: run.id.to_string(),
-        workflow_id: run.about.workflow.clone(),
+        workflow_id: run.header.workflow.clone(),
         event_type: event_type.to_owned(),
         data: match data {
             Value::Object(data) => with_ids(run, event_type, data),
@@ -177,7 +177,7 @@ pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, mut data: Value, t
 /// alone.
 fn with_ids(run: &Run, event_type: &str, data: Map<String, Value>) -> Map<String, Value> {
     let mut ids = match event_type {
-        "workflow_started" => Map::from_iter([("workflow_id".to_owned(), run.about.workflow.clone().into())]),
+        "workflow_started" => Map::from_iter([("workflow_id".to_owned(), run.header.workflow.clone().into())]),
         "workflow_completed" | "workflow_failed" | "workflow_cancelled" => Map::new(),
         _ => return data,
     };

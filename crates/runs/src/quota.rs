@@ -50,7 +50,7 @@ impl DescendantQuota {
 
 /// Returns the topmost known ancestor of a run, or the run itself.
 fn root_ancestor(driven: &HashMap<RunId, Arc<Run>>, run: &RunId) -> RunId {
-    let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
+    let parent = |run: &RunId| driven.get(run)?.header.parent.as_ref().map(|step| step.run.clone());
     std::iter::successors(Some(run.clone()), parent).last().unwrap_or_else(|| run.clone())
 }
 

@@ -24,7 +24,7 @@ use crate::machine::shorten;
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
-    pub(super) about: RunHeader,
+    pub(super) header: RunHeader,
     inputs: RunInbox,
     progress: watch::Receiver<RunStatus>,
     /// Held during the handling of an answer to a gate of the run.
@@ -168,7 +168,7 @@ pub(super) struct RunStatus {
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredSummary {
     #[serde(flatten)]
-    about: RunHeader,
+    header: RunHeader,
     ended: Option<Timestamp>,
     error: Option<String>,
     traceback: Option<String>,
@@ -258,13 +258,13 @@ impl RunStatus {
     }
 
     /// Returns the data that the journal stores beside the history. A finished run stays finished.
-    pub(super) fn summary(&self, about: &RunHeader) -> Summary {
+    pub(super) fn summary(&self, header: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, library_copy, save_error, repairs, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(shorten_for_list).unzip();
         let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
-        let about = about.clone();
+        let header = header.clone();
         let summary = StoredSummary {
-            about,
+            header,
             ended,
             error,
             traceback,
@@ -293,10 +293,10 @@ impl RunHeader {
 
 impl Run {
     /// Returns a run with a driver, and the inputs and status of that driver.
-    pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
+    pub(super) fn driven(id: RunId, header: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
         let (sender, progress) = watch::channel(RunStatus::default());
-        (Self::from_parts(id, about, inputs, progress), received, sender)
+        (Self::from_parts(id, header, inputs, progress), received, sender)
     }
 
     /// Returns a run without a driver, from its journal record.
@@ -309,9 +309,9 @@ impl Run {
             None => (None, None),
         };
         let progress = RunStatus { seq, state: state.unwrap_or_default(), ..RunStatus::default() };
-        let (about, progress) = match summary_parts {
+        let (header, progress) = match summary_parts {
             Some(StoredSummary {
-                about,
+                header,
                 ended,
                 error,
                 traceback,
@@ -323,7 +323,7 @@ impl Run {
             }) => {
                 let result = result.map(Arc::new);
                 (
-                    about,
+                    header,
                     RunStatus {
                         ended,
                         error,
@@ -339,7 +339,7 @@ impl Run {
             }
             None => {
                 let blocked_reason = Some("failed to read the stored data of this run".to_owned());
-                let about = RunHeader {
+                let header = RunHeader {
                     workflow: "unknown".to_owned(),
                     started: Timestamp(0),
                     input: Value::Null,
@@ -353,23 +353,23 @@ impl Run {
                     source: DefinitionSource::Given,
                     engine: EngineKind::Sqlite,
                 };
-                (about, RunStatus { blocked_reason, ..progress })
+                (header, RunStatus { blocked_reason, ..progress })
             }
         };
         let (inputs, _) = RunInbox::new();
         let (_, progress) = watch::channel(progress);
-        Self::from_parts(id, about, inputs, progress)
+        Self::from_parts(id, header, inputs, progress)
     }
 
     /// Returns true if event number `seq` was taken over from an earlier run. Event 1, the start, never is.
     pub(super) fn has_taken_over(&self, seq: u64) -> bool {
-        let events = self.about.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
+        let events = self.header.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
         (2..=events.saturating_add(1)).contains(&seq)
     }
 
-    fn from_parts(id: RunId, about: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {
+    fn from_parts(id: RunId, header: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {
         let (cancelling, result_taken) = (CancellationToken::new(), CancellationToken::new());
-        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, result_taken }
+        Self { id, header, inputs, progress, answering: Mutex::default(), cancelling, result_taken }
     }
 
     /// Returns the run with changed progress. Only for a run without a driver.
@@ -401,7 +401,7 @@ impl Run {
 
     /// Returns the kind of the run, to which its history belongs.
     pub(super) fn kind(&self) -> Kind {
-        self.about.source.kind()
+        self.header.source.kind()
     }
 
     /// Sends an input to the run's driver. Ignored if the run has finished.
@@ -448,8 +448,8 @@ impl Run {
             success: progress.state == RunState::Completed,
             run_id: self.id.to_string(),
             status: progress.state.name().to_owned(),
-            workflow_name: Some(self.about.workflow.clone()),
-            total_elapsed_time: ended.since(self.about.started).as_secs_f64(),
+            workflow_name: Some(self.header.workflow.clone()),
+            total_elapsed_time: ended.since(self.header.started).as_secs_f64(),
             paused: progress.pause(secrets),
             error: secrets.masked_if(progress.error.clone().or_else(|| progress.blocked_reason.clone())),
             traceback: secrets.masked_if(progress.traceback.clone()),
@@ -460,16 +460,16 @@ impl Run {
     /// Returns the record of the run, with its open `gates`, and with its result as lists show it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
-        let RunHeader { mut input, mut params, .. } = self.about.clone();
+        let RunHeader { mut input, mut params, .. } = self.header.clone();
         secrets.mask_in(&mut input);
         secrets.mask_fields(&mut params);
         let (result, shortened) = progress.result.as_deref().map(shorten_for_list).unzip();
         let result = secrets.masked_value(result.unwrap_or_default());
         RunRecord {
             run_id: self.id.to_string(),
-            workflow_id: self.about.workflow.clone(),
+            workflow_id: self.header.workflow.clone(),
             state: progress.state.name().to_owned(),
-            started_at: clock::to_iso8601(self.about.started),
+            started_at: clock::to_iso8601(self.header.started),
             completed_at: progress.ended.map(clock::to_iso8601),
             input,
             params,
@@ -480,10 +480,10 @@ impl Run {
             error: secrets.masked_if(progress.error.or(progress.blocked_reason)),
             pending_gate: gates.first().cloned(),
             pending_gates: gates,
-            parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
+            parent_run_id: self.header.parent.as_ref().map(|step| step.run.to_string()),
             repairs: progress.repairs,
-            again: self.about.again.clone(),
-            engine: (self.about.engine != EngineKind::Sqlite).then_some(self.about.engine),
+            again: self.header.again.clone(),
+            engine: (self.header.engine != EngineKind::Sqlite).then_some(self.header.engine),
             locked: progress.locked,
         }
     }
@@ -512,7 +512,7 @@ mod tests {
     fn summary_of_an_older_daemon_has_no_known_result() {
         let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
         let reported: StoredSummary = serde_json::from_str(text).unwrap();
-        assert_eq!((reported.about.input, reported.result), (json!({"a": "b"}), None));
+        assert_eq!((reported.header.input, reported.result), (json!({"a": "b"}), None));
         let null = text.replace("\"ended\":7", "\"result\":null");
         let reported: StoredSummary = serde_json::from_str(&null).unwrap();
         assert_eq!(reported.result, Some(Value::Null), "a null result is known");

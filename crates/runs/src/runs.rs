@@ -353,7 +353,7 @@ impl Runs {
             }
             Ok(RunTarget::Function(workflow)) => {
                 return match known_run {
-                    Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
+                    Some(run) if run.kind() == Kind::Function && run.header.workflow == workflow.id => Ok(run),
                     Some(run) => key_conflict(&run, key.as_ref()),
                     None => {
                         self.check_engine_served(engine).await?;
@@ -376,7 +376,7 @@ impl Runs {
         if let Some(run) = known_run {
             // A definition that the lookup no longer finds counts as unchanged.
             let has_changed = target.is_ok_and(|(definition, _)| {
-                run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
+                run.header.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
             });
             return if has_changed && verb.idempotency_key.is_some() {
                 key_conflict(&run, key.as_ref())
@@ -456,7 +456,7 @@ impl Runs {
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let RemoteLaunch { tool, input, key, engine, .. } = &launch;
         match known_run {
-            Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
+            Some(run) if run.kind() == Kind::Remote && run.header.workflow == tool.name => Ok(run),
             Some(run) => key_conflict(&run, key.as_ref()),
             None => {
                 check(tool, input).map_err(|error| not_started("validation_failed", error.to_string()))?;
@@ -471,7 +471,7 @@ impl Runs {
     async fn started_with_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read_definition_file(file).await;
         let has_changed =
-            |text: String| run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_text(&text));
+            |text: String| run.header.signature.as_ref().is_some_and(|known| *known != Signature::of_text(&text));
         !text.is_ok_and(has_changed)
     }
 
@@ -485,7 +485,7 @@ impl Runs {
         // An unreadable journal fails when the engine records the run.
         let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
         match self.shared.find(&id).await {
-            Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => key_conflict(&run, Some(key)).map(Some),
+            Ok(Some(run)) if !key.is_for(run.header.request.as_ref()) => key_conflict(&run, Some(key)).map(Some),
             found => Ok(found.ok().flatten()),
         }
     }
@@ -704,7 +704,7 @@ impl Runs {
         let unreadable = |error: Unreadable| RunReply {
             run_id: run.id.to_string(),
             status: progress.state.name().to_owned(),
-            workflow_name: Some(run.about.workflow.clone()),
+            workflow_name: Some(run.header.workflow.clone()),
             error: Some(HistoryError::from(error).to_string()),
             ..RunReply::default()
         };
@@ -764,7 +764,7 @@ const KEY_CONFLICT_STATE: &str = "idempotency_conflict";
 
 /// Refuses a start whose key belongs to a run of another workflow, or with another input.
 fn key_conflict(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>> {
-    let (id, workflow) = (&run.id, &run.about.workflow);
+    let (id, workflow) = (&run.id, &run.header.workflow);
     let name = key.map_or_else(|| "this step".to_owned(), StartKey::name);
     let error = format!(
         "{name} belongs to run {id} of '{workflow}', which had a different request: a key identifies one workflow with \

@@ -80,7 +80,7 @@ impl Sessions {
             let terminal = match self.find(&asked.session).await {
                 Ok(terminal) if ids.iter().any(|known| known == terminal.id().as_str()) => continue,
                 Ok(terminal) => terminal,
-                Err(SessionError::Ask(AskError::Refused(_))) => continue,
+                Err(SessionError::HostRequest(AskError::Refused(_))) => continue,
                 Err(_) => {
                     lines.push(format!("{NOT_COMPARED}'{}' does not answer", visible(&asked.session)));
                     continue;

@@ -236,7 +236,7 @@ impl Sessions {
                 let outcome_unknown = matches!(error, RunError::Gone(_) | RunError::Forgotten).then_some(true);
                 RunCommandReply { session_id, outcome_unknown, ..failure_reply(secrets.masked(error.to_string())) }
             }
-            Err(TerminalError::Ask(error)) => {
+            Err(TerminalError::HostRequest(error)) => {
                 self.failure_reply_for(terminal.id().as_str(), error.into(), step.as_deref()).await
             }
         }
@@ -357,7 +357,7 @@ impl Sessions {
                         return Err(RunError::Changed(what).to_string().into());
                     }
                     // A host of an older version has recorded no state.
-                    Ok(()) | Err(TerminalError::Ask(_)) => {}
+                    Ok(()) | Err(TerminalError::HostRequest(_)) => {}
                 }
             }
             let values = verb.variables.into_iter().collect();

@@ -14,7 +14,7 @@ use crate::signals::UnknownSignal;
 #[derive(Debug)]
 pub(super) enum SessionError {
     /// The terminal or its host did not answer.
-    Ask(AskError),
+    HostRequest(AskError),
     /// An error with its message.
     Message(String),
     /// No request was sent to the terminal host, with a message.
@@ -30,8 +30,8 @@ impl SessionError {
         let unknown = match self {
             Self::InDoubt(_) => true,
             // The input may have ended the terminal.
-            Self::Ask(AskError::Refused(Refusal::NoTerminal)) => is_repeated,
-            Self::Ask(error) => error.is_outcome_unknown() || (is_repeated && !error.is_answer()),
+            Self::HostRequest(AskError::Refused(Refusal::NoTerminal)) => is_repeated,
+            Self::HostRequest(error) => error.is_outcome_unknown() || (is_repeated && !error.is_answer()),
             Self::NotAsked(_) => is_repeated,
             Self::Message(_) => false,
         };
@@ -41,7 +41,7 @@ impl SessionError {
     /// Converts the error to an unknown outcome, unless the terminal host has answered.
     pub(super) fn in_doubt(self) -> Self {
         match self {
-            Self::Ask(error) if !error.is_answer() => Self::InDoubt(error.to_string()),
+            Self::HostRequest(error) if !error.is_answer() => Self::InDoubt(error.to_string()),
             Self::NotAsked(message) => Self::InDoubt(message),
             other => other,
         }
@@ -51,7 +51,7 @@ impl SessionError {
 impl From<HostsError> for SessionError {
     fn from(error: HostsError) -> Self {
         match error {
-            HostsError::Ask(error) => Self::Ask(error),
+            HostsError::HostRequest(error) => Self::HostRequest(error),
             // A host of an older version has discarded the result of the step.
             HostsError::Refused(refusal @ OpenRefused::OpenedBefore { .. }) => Self::InDoubt(refusal.to_string()),
             HostsError::Refused(refused) => Self::Message(describe_open_error(refused)),
@@ -62,7 +62,7 @@ impl From<HostsError> for SessionError {
 
 impl From<AskError> for SessionError {
     fn from(error: AskError) -> Self {
-        Self::Ask(error)
+        Self::HostRequest(error)
     }
 }
 
@@ -158,7 +158,7 @@ impl From<String> for SessionError {
 impl From<SendError> for SessionError {
     fn from(error: SendError) -> Self {
         match error {
-            SendError::Ask(error) => Self::Ask(error),
+            SendError::HostRequest(error) => Self::HostRequest(error),
             SendError::Input(InputError::Held(holder)) => Self::Message(describe_holder(&holder)),
             SendError::Input(InputError::InDoubt) => Self::InDoubt(
                 "this input was begun earlier and its program has ended since, so it is unknown how much of it arrived"
@@ -172,7 +172,7 @@ impl From<SendError> for SessionError {
 impl From<SignalError> for SessionError {
     fn from(error: SignalError) -> Self {
         match error {
-            SignalError::Ask(error) => Self::Ask(error),
+            SignalError::HostRequest(error) => Self::HostRequest(error),
             refusal @ SignalError::Ended(_) => Self::Message(refusal.to_string()),
         }
     }
@@ -181,7 +181,7 @@ impl From<SignalError> for SessionError {
 impl From<TerminalError<VariablesError>> for SessionError {
     fn from(error: TerminalError<VariablesError>) -> Self {
         match error {
-            TerminalError::Ask(error) => Self::Ask(error),
+            TerminalError::HostRequest(error) => Self::HostRequest(error),
             TerminalError::Refused(VariablesError::Held(holder)) => Self::Message(describe_holder(&holder)),
             TerminalError::Refused(error) => Self::Message(error.to_string()),
         }
@@ -191,7 +191,7 @@ impl From<TerminalError<VariablesError>> for SessionError {
 impl From<TerminalError<LockHolder>> for SessionError {
     fn from(error: TerminalError<LockHolder>) -> Self {
         match error {
-            TerminalError::Ask(error) => Self::Ask(error),
+            TerminalError::HostRequest(error) => Self::HostRequest(error),
             TerminalError::Refused(holder) => Self::Message(describe_holder(&holder)),
         }
     }
@@ -200,7 +200,7 @@ impl From<TerminalError<LockHolder>> for SessionError {
 impl From<TerminalError<InvalidPattern>> for SessionError {
     fn from(error: TerminalError<InvalidPattern>) -> Self {
         match error {
-            TerminalError::Ask(error) => Self::Ask(error),
+            TerminalError::HostRequest(error) => Self::HostRequest(error),
             TerminalError::Refused(InvalidPattern(message)) => Self::Message(message),
         }
     }

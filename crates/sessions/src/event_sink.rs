@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde_json::{Value, json};
-use steplatch_protocol::{ErrorCode, FromDaemon, MAX_LINE, PROTOCOL_VERSION, Refusal};
+use steplatch_protocol::{ErrorCode, FromDaemon, MAX_LINE_BYTES, PROTOCOL_VERSION, Refusal};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
@@ -61,18 +61,19 @@ impl EventSink {
         let Writer { stream, unsent } = &mut *writer;
         let line_start = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message contains only JSON");
-        if unsent.len() - line_start > MAX_LINE {
+        if unsent.len() - line_start > MAX_LINE_BYTES {
             // Send a substitute: the client would drop the line, and its command would wait forever.
             unsent.truncate(line_start);
             let substitute = match message {
                 FromDaemon::Result { request_id, .. } => {
-                    let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
+                    let error =
+                        format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE_BYTES >> 20);
                     refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone())
                 }
                 FromDaemon::Event { request_id, event } if !event["data"].is_null() => {
                     // The client still learns that the event occurred.
                     let mut event = event.clone();
-                    event["data"] = json!({"left_out": format!("it is longer than {} MB", MAX_LINE >> 20)});
+                    event["data"] = json!({"left_out": format!("it is longer than {} MB", MAX_LINE_BYTES >> 20)});
                     FromDaemon::Event { request_id: request_id.clone(), event }
                 }
                 FromDaemon::Event { .. } | FromDaemon::Error { .. } => return Ok(()),

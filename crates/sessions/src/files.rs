@@ -59,9 +59,8 @@ impl FileRequestError {
     /// Returns `Some(true)` if the outcome is unknown.
     fn outcome_unknown(&self) -> Option<bool> {
         let unknown = match self {
-            Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => {
-                error.is_outcome_unknown()
-            }
+            Self::Machine(HostsError::HostRequest(error))
+            | Self::Transfer { error: TransferError::HostRequest(error), .. } => error.is_outcome_unknown(),
             Self::InDoubt(_) => true,
             _ => false,
         };
@@ -72,9 +71,8 @@ impl FileRequestError {
     /// has not answered.
     fn in_doubt_if(self, is_repeated: bool) -> Self {
         let is_answered = match &self {
-            Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => {
-                error.is_answer()
-            }
+            Self::Machine(HostsError::HostRequest(error))
+            | Self::Transfer { error: TransferError::HostRequest(error), .. } => error.is_answer(),
             Self::Machine(_) | Self::Pinned(_) => false,
             Self::Transfer { .. } | Self::Private(_) | Self::Invalid(_) | Self::InDoubt(_) => true,
         };

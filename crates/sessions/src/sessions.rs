@@ -181,7 +181,7 @@ impl Sessions {
         if session.is_empty() {
             return Err(SessionError::Message(LookupError::Unnamed.to_string()));
         }
-        self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
+        self.hosts.get(session).await?.ok_or(SessionError::HostRequest(AskError::Refused(Refusal::NoTerminal)))
     }
 
     /// Checks that a session exists and that its terminal answers.
@@ -206,8 +206,10 @@ impl Sessions {
     pub(super) async fn describe_error(&self, session: &str, error: SessionError) -> String {
         match error {
             SessionError::Message(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
-            SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
-            SessionError::Ask(error) => error.to_string(),
+            SessionError::HostRequest(AskError::Refused(Refusal::NoTerminal)) => {
+                self.not_found(session).await.to_string()
+            }
+            SessionError::HostRequest(error) => error.to_string(),
         }
     }
 
@@ -339,7 +341,7 @@ impl Sessions {
             Ok(view) => Some(view),
             // The step opened the terminal earlier, and it has closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
-            Err(error) if error.is_outcome_unknown() => return Err(SessionError::Ask(error)),
+            Err(error) if error.is_outcome_unknown() => return Err(SessionError::HostRequest(error)),
             // The terminal is open; its screen is available once its host reconnects or reads again.
             Err(AskError::NotConnected { .. } | AskError::NotReading { .. }) => None,
             // The terminal may have just closed, which must not be reported as a missing session_id.
@@ -861,7 +863,7 @@ impl Sessions {
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.find_unheld(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
-            Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
+            Err(SessionError::HostRequest(AskError::Refused(_))) => return failed("Session not found".to_owned()),
             Err(error) => {
                 let outcome_unknown = unknown_outcome(&error);
                 return ExitTerminalReply { outcome_unknown, ..failed(self.describe_error("", error).await) };

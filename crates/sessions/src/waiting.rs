@@ -360,7 +360,7 @@ async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<
             }
             // A pattern that is invalid for one terminal is invalid for all.
             Err(error @ TerminalError::Refused(_)) => return Err((name, error.into())),
-            Err(TerminalError::Ask(error)) => last_error = Some((name, error)),
+            Err(TerminalError::HostRequest(error)) => last_error = Some((name, error)),
         }
     }
     match last_error {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use steplatch_access::{Caller, Redactor, Standing};
-use steplatch_files::FileAsk;
-use steplatch_host::{Ask, Hosts, RemoteHostConfig, Role, Starter};
+use steplatch_files::FileRequest;
+use steplatch_host::{HostRequest, Hosts, RemoteHostConfig, Role, Starter};
 use steplatch_liar::{Liar, Lie, Lies, answer, with};
 use steplatch_protocol::{CopyFile, GetFile};
 use steplatch_sessions::{CommandPolicy, EventSink, Sessions};
@@ -37,7 +37,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(reply: impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static) -> Self {
+    async fn new(reply: impl Fn(&FileRequest) -> Option<Value> + Send + Sync + 'static) -> Self {
         let folder = tempfile::Builder::new().prefix("lies-").tempdir_in("/tmp").unwrap();
         for name in ["inbox", "home", "home/state", "sockets"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -47,7 +47,7 @@ impl Scene {
             .await
             .unwrap();
         let liar = Liar::new(Lies::in_replies(move |ask| match ask {
-            Ask::File(ask) => reply(ask).map(Lie::Value),
+            HostRequest::File(ask) => reply(ask).map(Lie::Value),
             _ => None,
         }));
         let secrets = Arc::new(Redactor::default());
@@ -114,14 +114,14 @@ impl Scene {
 }
 
 /// Answers honestly about files of three bytes in the directory `site` with these entries.
-fn site(entries: Value) -> impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static {
+fn site(entries: Value) -> impl Fn(&FileRequest) -> Option<Value> + Send + Sync + 'static {
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     move |ask| match ask {
-        FileAsk::Describe(path) if path == Path::new("site") => {
+        FileRequest::Describe(path) if path == Path::new("site") => {
             Some(json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/home/ana/site")}))
         }
-        FileAsk::List(path) if path == Path::new("site") => Some(json!({"Ok": entries})),
-        FileAsk::Digest { .. } => Some(digest.clone()),
+        FileRequest::List(path) if path == Path::new("site") => Some(json!({"Ok": entries})),
+        FileRequest::Digest { .. } => Some(digest.clone()),
         _ => None,
     }
 }
@@ -147,13 +147,13 @@ async fn remote_directory_writes_nothing_outside_its_copy() {
 async fn copy_has_the_requested_name() {
     // The remote host claims that each file is /etc/passwd, and the directory /etc.
     let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
-    let reply = move |ask: &FileAsk| match ask {
-        FileAsk::Describe(path) if path.ends_with("site") => {
+    let reply = move |ask: &FileRequest| match ask {
+        FileRequest::Describe(path) if path.ends_with("site") => {
             Some(json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/etc")}))
         }
-        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/path", "/etc/passwd")})),
-        FileAsk::List(_) => Some(json!({"Ok": [entry("a", "File")]})),
-        FileAsk::Digest { .. } => Some(digest.clone()),
+        FileRequest::Describe(_) => Some(json!({"Ok": with(answer::file(), "/path", "/etc/passwd")})),
+        FileRequest::List(_) => Some(json!({"Ok": [entry("a", "File")]})),
+        FileRequest::Digest { .. } => Some(digest.clone()),
         _ => None,
     };
     let scene = Scene::new(reply).await;
@@ -185,9 +185,9 @@ async fn remote_copy_follows_no_link_and_enters_no_private_directory() {
     // Steplatch's own directory is within the target.
     let list = |entry: Value| Some(json!({"Ok": [entry]}));
     let scene = Scene::new(move |ask| match ask {
-        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
-        FileAsk::List(path) if path == Path::new("home") => list(entry("state", "Directory")),
-        FileAsk::List(_) => list(entry("approver.json", "File")),
+        FileRequest::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
+        FileRequest::List(path) if path == Path::new("home") => list(entry("state", "Directory")),
+        FileRequest::List(_) => list(entry("approver.json", "File")),
         _ => None,
     })
     .await;
@@ -200,8 +200,8 @@ async fn remote_copy_follows_no_link_and_enters_no_private_directory() {
 async fn copy_of_endless_directories_is_refused() {
     let (deep, wide) = (json!([entry(&"d".repeat(255), "Directory")]), 3000);
     let scene = Scene::new(move |ask| match ask {
-        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
-        FileAsk::List(_) => Some(json!({"Ok": deep})),
+        FileRequest::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
+        FileRequest::List(_) => Some(json!({"Ok": deep})),
         _ => None,
     })
     .await;
@@ -209,8 +209,8 @@ async fn copy_of_endless_directories_is_refused() {
     assert!(error.contains("paths that are too long to copy"), "{error}");
     let many: Value = (0..wide).map(|number| entry(&format!("{number}"), "Directory")).collect();
     let scene = Scene::new(move |ask| match ask {
-        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
-        FileAsk::List(_) => Some(json!({"Ok": many})),
+        FileRequest::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
+        FileRequest::List(_) => Some(json!({"Ok": many})),
         _ => None,
     })
     .await;
@@ -222,7 +222,7 @@ async fn copy_of_endless_directories_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn overlong_file_content_is_refused() {
     let scene = Scene::new(|ask| match ask {
-        FileAsk::Read { .. } => Some(json!({"Ok": {"bytes": vec![120; 100_000]}})),
+        FileRequest::Read { .. } => Some(json!({"Ok": {"bytes": vec![120; 100_000]}})),
         _ => None,
     })
     .await;
@@ -251,10 +251,10 @@ async fn file_content_must_match_its_size_and_digest() {
     ];
     for (content, digest, expected) in cases {
         let scene = Scene::new(move |ask| match ask {
-            FileAsk::Read { offset, .. } => {
+            FileRequest::Read { offset, .. } => {
                 Some(json!({"Ok": {"bytes": content.as_bytes().get(*offset as usize..).unwrap_or_default()}}))
             }
-            FileAsk::Digest { .. } => Some(json!({"Ok": digest})),
+            FileRequest::Digest { .. } => Some(json!({"Ok": digest})),
             _ => None,
         })
         .await;

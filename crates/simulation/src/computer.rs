@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::json;
 use steplatch_host::{
-    Ask, Channel, ConnectFailure, DialFuture, HostStarter, Identity, RemoteHostConfig, Transport, serve,
+    Channel, ConnectFailure, DialFuture, HostRequest, HostStarter, Identity, RemoteHostConfig, Transport, serve,
 };
 use steplatch_liar::{MARK, frame};
 use steplatch_terminal::{Options, Terminals};
@@ -137,7 +137,7 @@ async fn try_relay(stream: UnixStream, requests: &Requests) -> io::Result<()> {
         }
     };
     let mut host = tokio::net::UnixStream::connect(socket).await?;
-    let body = rmp_serde::to_vec_named(&Ask::Link).map_err(io::Error::other)?;
+    let body = rmp_serde::to_vec_named(&HostRequest::Link).map_err(io::Error::other)?;
     host.write_all(&frame(1, &body)).await?;
     let mut answer = vec![0; host.read_u32().await? as usize];
     host.read_exact(&mut answer).await?;

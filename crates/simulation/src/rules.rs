@@ -148,13 +148,13 @@ fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
     let has_no_terminal = error.contains("session_id is required");
     // The failure belongs to a child run, which is checked too.
     let is_of_children = matches!(tool, "run_workflow" | "parallel");
-    let has_timed_out = error.contains("timed out") || error.contains("took longer than");
+    let has_timed_out = error.contains("timed out") || error.contains("exceeded its time limit");
     let has_closed = world.stage.names_closed_terminal(error) || error.contains("the terminal was closed");
     let is_out_of_reach =
         world.has_lost_link && (error.contains("was not reached") || error.contains("is not connected"));
-    let is_lost = world.has_killed_hosts && (error == "Session not found" || error.contains("has ended"));
+    let is_lost = world.has_killed_hosts && (error == "Session not found" || error.contains("has exited"));
     let is_not_repeated = match tool {
-        "run_graph" | "run_node" => error.contains("it is not called again") || error.contains("is not known"),
+        "run_graph" | "run_node" => error.contains("it is not repeated") || error.contains("is unknown"),
         _ => false,
     };
     let is_at_terminal_limit = error.contains("terminals are open, which is the limit");

@@ -552,7 +552,7 @@ impl World {
             let options = Options {
                 place: DaemonPaths::new(directory.join("state"), directory.join("run")),
                 host: Starter::Custom(Arc::new(Hosts(requests.clone()))),
-                workers: WorkerStarter::Given(Arc::new(Workers(requests.clone()))),
+                workers: WorkerStarter::Custom(Arc::new(Workers(requests.clone()))),
                 runs: RetentionPolicy::default(),
                 configuration: watch::channel(Configuration { hosts, ..Configuration::default() }).1,
                 clock: Clock::of_runtime(START_TIME.after(now)),

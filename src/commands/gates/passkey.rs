@@ -13,7 +13,7 @@ use crate::commands::open::log_in;
 use crate::failure::Failure;
 use crate::print::{self, STRONG, visible};
 use crate::question::Person;
-use crate::{front, page_server, passphrase};
+use crate::{daemon_client, page_server, passphrase};
 
 /// Register, list and remove passkeys, which sign answers on the page
 #[derive(Debug, Subcommand)]
@@ -73,7 +73,7 @@ async fn request_ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure>
     let mut verb = AddPasskey::default();
     let mut person = None;
     loop {
-        let reply = front::ask(paths, verb.clone()).await?;
+        let reply = daemon_client::ask(paths, verb.clone()).await?;
         if reply.success {
             return Ok(reply);
         }
@@ -119,7 +119,7 @@ async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
 
 /// Waits until the browser has registered the passkey and asks the person to compare its fingerprint.
 async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
-    let registration = front::ask(paths, AwaitPasskey { ticket }).await?;
+    let registration = daemon_client::ask(paths, AwaitPasskey { ticket }).await?;
     let Some(passkey) = registration.passkey else {
         return Err(Failure::work(registration.error.unwrap_or_else(|| "no passkey was registered".to_owned())));
     };
@@ -141,7 +141,7 @@ async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<E
                 return Err(Failure::work(format!("there was no answer; {} is not confirmed", visible(&passkey.name))));
             }
         };
-        let confirmed = front::ask(paths, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
+        let confirmed = daemon_client::ask(paths, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
         let confirmed = confirmed_passkey(confirmed)?;
         if discard {
             let error = "the passkey was removed, because another program has used the ticket; end the sessions of the page with: \
@@ -171,7 +171,7 @@ fn confirmation_text(passkey: &PasskeyInfo) -> String {
 
 async fn confirm(paths: &DaemonPaths, fingerprint: &str, json: bool) -> Result<ExitCode, Failure> {
     let passkey_id = fingerprint.to_ascii_lowercase();
-    let reply = front::ask(paths, ConfirmPasskey { passkey_id, discard: false }).await?;
+    let reply = daemon_client::ask(paths, ConfirmPasskey { passkey_id, discard: false }).await?;
     if json && reply.success {
         print::json(&reply)?;
     } else {
@@ -181,7 +181,7 @@ async fn confirm(paths: &DaemonPaths, fingerprint: &str, json: bool) -> Result<E
 }
 
 async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, ListPasskeys {}).await?;
+    let reply = daemon_client::ask(paths, ListPasskeys {}).await?;
     if json {
         print::json(&reply)?;
         return Ok(ExitCode::SUCCESS);
@@ -203,7 +203,7 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 }
 
 async fn remove(paths: &DaemonPaths, passkey_id: String, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, RemovePasskey { passkey_id }).await?;
+    let reply = daemon_client::ask(paths, RemovePasskey { passkey_id }).await?;
     let Some(removed) = &reply.passkey else {
         return Err(Failure::work(reply.error.as_deref().unwrap_or("the daemon gave no reason")).with(&reply));
     };

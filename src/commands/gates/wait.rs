@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::print::{self, visible};
 use crate::run_changes::{RunChange, RunChanges, has_ended};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Wait until a gate is open, and print a line for it
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ impl Wait {
         }
         let limit = TimeLimit::start(self.options.timeout);
         let selection = Some(runs.clone()).filter(|runs| !runs.is_empty());
-        let mut changes = RunChanges::for_runs(front::reconnecting_client(paths)?, selection);
+        let mut changes = RunChanges::for_runs(daemon_client::reconnecting_client(paths)?, selection);
         loop {
             let update = tokio::select! {
                 update = changes.next() => update?,

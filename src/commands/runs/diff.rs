@@ -10,7 +10,7 @@ use steplatch_protocol::{DaemonPaths, GetRun, RunDetail};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, duration, visible};
-use crate::{completion, front, pick};
+use crate::{completion, daemon_client, pick};
 
 /// Compare two runs: what they were started with, their states, exit codes and outputs, and the time that they took
 ///
@@ -35,7 +35,7 @@ impl Diff {
         let other_run_id = pick::run(paths, Some(self.other)).await?;
         let verb =
             GetRun { run_id, compare_with: Some(other_run_id), detail: Some(RunDetail::Brief), ..GetRun::default() };
-        let reply = front::ask(paths, verb).await?;
+        let reply = daemon_client::ask(paths, verb).await?;
         let Some(comparison) = reply.comparison else {
             return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs cannot be compared".to_owned())));
         };

@@ -11,7 +11,7 @@ use super::stories::{Stories, StorySelection};
 use crate::action::{self, Outcome};
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
-use crate::{completion, front, pick, question};
+use crate::{completion, daemon_client, pick, question};
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
@@ -40,9 +40,10 @@ impl Events {
             FollowError::Unknown(_) => not_found(&id),
             error => Failure::from(error),
         };
-        let mut stories = Stories::follow_run(front::reconnecting_client(paths)?, &id, self.from.max(1), selection)
-            .await
-            .map_err(unknown)?;
+        let mut stories =
+            Stories::follow_run(daemon_client::reconnecting_client(paths)?, &id, self.from.max(1), selection)
+                .await
+                .map_err(unknown)?;
         while let Some((event, depth)) = stories.next().await.map_err(unknown)? {
             if self.json {
                 print::json_line(&event)?;

@@ -9,7 +9,7 @@ use steplatch_protocol::{DaemonPaths, ProposePatch};
 
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
-use crate::{completion, front, pick};
+use crate::{completion, daemon_client, pick};
 
 /// Propose a repair of a workflow, for a run that stopped at an unexpected screen
 ///
@@ -37,7 +37,7 @@ impl Patch {
         let run_id = pick::run(paths, Some(self.run)).await?;
         let patch: Value = serde_json::from_str(&read_patch(&self.file)?)
             .map_err(|error| Failure::usage(format!("'{}' is not JSON: {error}", visible(&self.file))))?;
-        let reply = front::ask(paths, ProposePatch { run_id, patch, reason: self.reason }).await?;
+        let reply = daemon_client::ask(paths, ProposePatch { run_id, patch, reason: self.reason }).await?;
         if self.json {
             print::json(&reply)?;
         } else {

@@ -6,13 +6,13 @@ use steplatch_protocol::{DaemonPaths, PauseWorkflow, PauseWorkflowReply, ResumeW
 
 use super::find;
 use crate::failure::{FAILED, Failure};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Pauses runs.
 pub(super) async fn pause(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run_id in find_all(paths, ids).await? {
-        replies.push(front::ask(paths, PauseWorkflow { run_id }).await?);
+        replies.push(daemon_client::ask(paths, PauseWorkflow { run_id }).await?);
     }
     print_replies(&replies, json)
 }
@@ -21,7 +21,7 @@ pub(super) async fn pause(paths: &DaemonPaths, ids: &[String], json: bool) -> Re
 pub(super) async fn resume(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run_id in find_all(paths, ids).await? {
-        replies.push(front::ask(paths, ResumeWorkflow { run_id }).await?);
+        replies.push(daemon_client::ask(paths, ResumeWorkflow { run_id }).await?);
     }
     print_replies(&replies, json)
 }

@@ -10,8 +10,8 @@ use steplatch_protocol::{
 
 use super::{not_found, run_duration};
 use crate::commands::gates;
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 use crate::question::bounded_content;
 use crate::run_view::LineView;
@@ -32,7 +32,7 @@ pub(super) async fn show(paths: &DaemonPaths, id: &str, json: bool) -> Result<Ex
 pub(super) async fn describe(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = look_up(paths, id).await?;
     let is_open = is_open(paths, &report).await?;
-    let steps = match front::reconnecting_client(paths)?.events(id, 1, MAX_EVENTS).await {
+    let steps = match daemon_client::reconnecting_client(paths)?.events(id, 1, MAX_EVENTS).await {
         Ok(found) => step_lines(&found.events),
         Err(error) => vec![format!("  {QUIET}the steps cannot be read: {error}{QUIET:#}")],
     };
@@ -69,15 +69,16 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
 /// Returns whether the terminal of a run is still listed.
 async fn is_open(paths: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
-    let reply = front::ask(paths, ListTerminalSessions {}).await?;
+    let reply = daemon_client::ask(paths, ListTerminalSessions {}).await?;
     // A terminal stays listed after the end of its program.
     Ok(reply.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
 async fn look_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
-    let record = front::ask(paths, GetWorkflowRun { run_id: id.to_owned() }).await?;
+    let record = daemon_client::ask(paths, GetWorkflowRun { run_id: id.to_owned() }).await?;
     let Some(record) = record.run else { return Err(not_found(id)) };
-    let report = front::ask(paths, GetRun { run_id: id.to_owned(), wait_seconds: None, ..GetRun::default() }).await?;
+    let report =
+        daemon_client::ask(paths, GetRun { run_id: id.to_owned(), wait_seconds: None, ..GetRun::default() }).await?;
     Ok((record, report))
 }
 

@@ -12,7 +12,7 @@ use steplatch_workflow::{Form, SignedAnswer};
 
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, BAD, GOOD, QUIET, visible};
-use crate::{completion, front, pick, question};
+use crate::{completion, daemon_client, pick, question};
 
 /// Check the signatures of a run's answers again
 ///
@@ -53,7 +53,7 @@ struct CheckedAnswer {
 impl Verify {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let run = pick::run(paths, self.id).await?;
-        let daemon = front::reconnecting_client(paths)?;
+        let daemon = daemon_client::reconnecting_client(paths)?;
         let passkeys = daemon.call(ListPasskeys {}).await?.passkeys;
         let mut events = daemon.follow(&run, 1);
         let newest = events.newest_seq().await.map_err(|error| Failure::work(error.to_string()))?;

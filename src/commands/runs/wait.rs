@@ -14,7 +14,7 @@ use crate::print::{self, visible};
 use crate::run_changes::{RunChanges, has_ended};
 use crate::translation::for_people;
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Wait until runs end or wait at a gate, and print a line for each
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ impl Wait {
             }
         }
         let limit = TimeLimit::start(self.options.timeout);
-        let mut changes = RunChanges::for_runs(front::reconnecting_client(paths)?, Some(runs.clone()));
+        let mut changes = RunChanges::for_runs(daemon_client::reconnecting_client(paths)?, Some(runs.clone()));
         let mut outcomes: BTreeMap<String, WaitOutcome> = BTreeMap::new();
         while outcomes.len() < runs.len() {
             let update = tokio::select! {

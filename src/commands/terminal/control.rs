@@ -7,7 +7,7 @@ use steplatch_protocol::{DaemonPaths, ResizeTerminal, SendSignal};
 
 use super::{check_success, parse_size};
 use crate::failure::Failure;
-use crate::{completion, front, print};
+use crate::{completion, daemon_client, print};
 
 /// Set the size of a terminal
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct Signal {
 impl Resize {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (cols, rows) = self.size;
-        let reply = front::ask(paths, ResizeTerminal { session_id: self.id, cols, rows }).await?;
+        let reply = daemon_client::ask(paths, ResizeTerminal { session_id: self.id, cols, rows }).await?;
         check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
@@ -50,7 +50,7 @@ impl Resize {
 
 impl Signal {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, SendSignal { session_id: self.id, signal: self.signal }).await?;
+        let reply = daemon_client::ask(paths, SendSignal { session_id: self.id, signal: self.signal }).await?;
         check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;

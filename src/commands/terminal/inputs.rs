@@ -8,7 +8,7 @@ use steplatch_protocol::{DaemonPaths, InputKind, InputRecord, ReadInputs};
 use super::check_success;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, padded, visible};
-use crate::{completion, front, pick};
+use crate::{completion, daemon_client, pick};
 
 /// List what was typed into a terminal and by whom, with commands, waits, sizes and signals
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ impl Inputs {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let session_id = pick::terminal(paths, self.id).await?;
         let verb = ReadInputs { session_id, limit: self.limit, ..ReadInputs::default() };
-        let reply = front::ask(paths, verb).await?;
+        let reply = daemon_client::ask(paths, verb).await?;
         check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;

@@ -8,7 +8,7 @@ use steplatch_protocol::{DaemonPaths, ShareTerminal};
 
 use crate::failure::Failure;
 use crate::print::{self, QUIET};
-use crate::{completion, front, page_server};
+use crate::{completion, daemon_client, page_server};
 
 /// Print a link with which another person sees a terminal and nothing else
 ///
@@ -46,7 +46,7 @@ impl Share {
         // The server starts first: a link without it would be of no use.
         let server = page_server::ensure_running(paths).await?.record;
         let verb = ShareTerminal { session_id: self.id, seconds: Some(self.seconds) };
-        let reply = front::ask(paths, verb).await?;
+        let reply = daemon_client::ask(paths, verb).await?;
         let (true, Some(ticket), Some(share), Some(terminal), Some(expires)) =
             (reply.success, &reply.ticket, &reply.share_id, &reply.session_id, &reply.expires)
         else {

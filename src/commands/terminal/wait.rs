@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::print::{self, visible};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Wait for output, a prompt or the end of terminals, and print a line for each
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ impl Wait {
         let until = self.until.or(self.pattern.is_empty().then_some(Until::Prompt));
         let until = until.map_or(AwaitUntil::Match, AwaitUntil::from);
         let limit = TimeLimit::start(self.options.timeout);
-        let daemon = front::reconnecting_client(paths)?;
+        let daemon = daemon_client::reconnecting_client(paths)?;
         let mut waits = JoinSet::new();
         for terminal in &self.terminals {
             let verb = AwaitOutput {

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, STRONG, fitted, padded, visible};
 use crate::translation::for_people;
-use crate::{completion, front, pick};
+use crate::{completion, daemon_client, pick};
 
 /// Make a workflow from the input of terminals
 ///
@@ -98,7 +98,7 @@ impl CaptureOptions {
             overwrite_existing: self.overwrite,
             ..verb
         };
-        let reply = front::ask(paths, verb).await?;
+        let reply = daemon_client::ask(paths, verb).await?;
         if self.json {
             print::json(&reply)?;
         } else {

@@ -11,7 +11,7 @@ use steplatch_workflow::line_diff;
 
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Show the differences between two versions of a workflow
 ///
@@ -68,7 +68,7 @@ impl Diff {
 
 /// Returns `NAME@N` for the version before the current one.
 async fn previous_version(paths: &DaemonPaths, name: &str) -> Result<String, Failure> {
-    let reply = front::ask(paths, ListWorkflowVersions { name: name.to_owned() }).await?;
+    let reply = daemon_client::ask(paths, ListWorkflowVersions { name: name.to_owned() }).await?;
     if let Some(error) = reply.error.clone() {
         return Err(Failure::usage(error).with(&reply));
     }
@@ -81,7 +81,7 @@ async fn previous_version(paths: &DaemonPaths, name: &str) -> Result<String, Fai
 
 /// Returns a version as `NAME@N` and its definition.
 async fn definition(paths: &DaemonPaths, name: &str) -> Result<(String, Value), Failure> {
-    let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
+    let reply = daemon_client::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     let version = reply.metadata.as_ref().map_or(0, |metadata| metadata.version);
     let full_name = reply.name.clone().unwrap_or_default();
     match reply.definition.clone() {

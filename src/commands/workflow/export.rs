@@ -16,7 +16,7 @@ use super::golden;
 use crate::failure::Failure;
 use crate::print::{self, GOOD, STRONG, visible};
 use crate::skill::{NotStandalone, STEPS_FILE, Skill, SkillName, called_workflows, include_called};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// Write a saved workflow as a skill: a directory that agents find, read and run
 ///
@@ -173,7 +173,7 @@ impl Export {
 /// # Errors
 /// If there is no such workflow, or the daemon is unreachable.
 async fn describe_workflow(name: &str, paths: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
-    let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
+    let reply = daemon_client::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     if !reply.success {
         let error = reply.error.clone().unwrap_or_else(|| format!("there is no workflow '{name}'"));
         return Err(Failure::usage(error).with(&reply));

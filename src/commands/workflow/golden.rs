@@ -7,8 +7,8 @@ use steplatch_ids::WorkflowName;
 use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
 
 use super::source;
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 
 /// Reads the golden transcript of a file or of a saved workflow. `None` if there is no transcript.
 ///
@@ -36,6 +36,6 @@ async fn workflow_file(workflow: &str, paths: &DaemonPaths) -> Result<Option<Pat
     if source::is_given_as_file(workflow) || workflow.parse::<WorkflowName>().is_err() {
         return Ok(Some(workflow.into()));
     }
-    let reply = front::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
+    let reply = daemon_client::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(reply.file.map(PathBuf::from))
 }

@@ -7,7 +7,7 @@ use steplatch_protocol::{DaemonPaths, ForgetWorkflowVersions, ListWorkflowVersio
 
 use crate::failure::Failure;
 use crate::print::{self, QUIET, visible};
-use crate::{completion, front};
+use crate::{completion, daemon_client};
 
 /// List the versions of a workflow, each with its time, author and reason
 ///
@@ -33,7 +33,7 @@ impl History {
         if self.forget {
             return forget(paths, name, self.json).await;
         }
-        let reply = front::ask(paths, ListWorkflowVersions { name }).await?;
+        let reply = daemon_client::ask(paths, ListWorkflowVersions { name }).await?;
         if let Some(error) = reply.error.clone() {
             return Err(Failure::usage(error).with(&reply));
         }
@@ -56,7 +56,7 @@ impl History {
 
 /// Forgets all versions of a workflow except the current one.
 pub(super) async fn forget(paths: &DaemonPaths, name: String, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(paths, ForgetWorkflowVersions { name }).await?;
+    let reply = daemon_client::ask(paths, ForgetWorkflowVersions { name }).await?;
     if let Some(error) = reply.error.clone() {
         return Err(Failure::usage(error).with(&reply));
     }

@@ -7,7 +7,7 @@ use steplatch_protocol::{DaemonPaths, ListWorkflows, ListWorkflowsReply, Workflo
 
 use crate::failure::Failure;
 use crate::print::{BAD, GOOD, QUIET, STRONG};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 /// Maximum number of workflows that the daemon lists.
 const MAX_WORKFLOWS: u32 = 10_000;
@@ -23,7 +23,8 @@ pub(crate) struct List {
 
 impl List {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, ListWorkflows { containing: self.containing, limit: MAX_WORKFLOWS }).await?;
+        let reply =
+            daemon_client::ask(paths, ListWorkflows { containing: self.containing, limit: MAX_WORKFLOWS }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the library cannot be read")).with(&reply));
         }

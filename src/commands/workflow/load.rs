@@ -12,7 +12,7 @@ use steplatch_workflow::Definition;
 
 use crate::failure::{FAILED, Failure};
 use crate::print::{BAD, GOOD, QUIET, STRONG};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
@@ -82,7 +82,7 @@ impl Load {
                 Ok(definition) => {
                     let (overwrite_existing, reason) = (self.overwrite, self.reason.clone());
                     let verb = CreateWorkflow { workflow_definition: definition, overwrite_existing, reason };
-                    front::ask(paths, verb).await?
+                    daemon_client::ask(paths, verb).await?
                 }
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },
             })
@@ -100,7 +100,7 @@ pub(super) async fn load_functions(
 ) -> Result<LoadFunctionsReply, Failure> {
     let path = std::path::absolute(file)
         .map_err(|error| Failure::usage(format!("'{}' is not a path: {error}", file.display())))?;
-    front::ask(paths, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
+    daemon_client::ask(paths, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
 }
 
 /// Returns the selected files without duplicates. A pattern without a match becomes an error.

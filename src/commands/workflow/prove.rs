@@ -18,7 +18,7 @@ use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, padded, visible};
 use crate::question::Person;
 use crate::typed_inputs::typed_inputs;
-use crate::{completion, front, run_steps, secret_arguments};
+use crate::{completion, daemon_client, run_steps, secret_arguments};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
@@ -52,7 +52,7 @@ const RECORDED_RUNS: usize = 2;
 impl Prove {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let definition = source::definition(&self.workflow, paths).await?;
-        let reply = front::ask(paths, DescribeWorkflow { name: self.workflow.clone() }).await?;
+        let reply = daemon_client::ask(paths, DescribeWorkflow { name: self.workflow.clone() }).await?;
         let (Some(file), Some(metadata)) = (reply.file, reply.metadata) else {
             return Err(Failure::usage(format!(
                 "'{}' is not saved; only saved workflows can be proved",
@@ -142,7 +142,7 @@ impl Prove {
         definition: &Definition,
         golden: &Golden,
     ) -> Result<Runs, Failure> {
-        let daemon = front::reconnecting_client(paths)?;
+        let daemon = daemon_client::reconnecting_client(paths)?;
         let mut secrets = RunWorkflow { workflow_name: Some(self.workflow.clone()), ..RunWorkflow::default() };
         secret_arguments::ask(&daemon, &mut secrets).await?;
         let secrets = secrets.initial_variables.unwrap_or_default();
@@ -167,7 +167,7 @@ impl Prove {
             if reply.status != "completed" {
                 if reply.status == "waiting" {
                     // Cancel the run, so that the proof leaves no waiting run.
-                    front::ask(paths, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
+                    daemon_client::ask(paths, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
                 }
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
                 return Err(Failure::work(format!("not proved: run {} did not complete: {error}", reply.run_id)));

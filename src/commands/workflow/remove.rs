@@ -6,7 +6,7 @@ use clap::Args;
 use steplatch_protocol::{DaemonPaths, DeleteWorkflow, ForgetWorkflowVersions};
 
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
@@ -27,7 +27,7 @@ impl Remove {
         let mut code = ExitCode::SUCCESS;
         let mut replies = Vec::new();
         for name in self.names {
-            let reply = front::ask(paths, DeleteWorkflow { name: name.clone() }).await?;
+            let reply = daemon_client::ask(paths, DeleteWorkflow { name: name.clone() }).await?;
             if !reply.success {
                 code = ExitCode::from(USAGE);
             }
@@ -53,7 +53,7 @@ impl Remove {
             if self.purge && is_machine && reply.remaining.is_some() {
                 print::remark(&format!("its versions stay, because another workflow has the name '{name}' now"));
             } else if self.purge && reply.success && is_machine {
-                let forget_reply = front::ask(paths, ForgetWorkflowVersions { name }).await?;
+                let forget_reply = daemon_client::ask(paths, ForgetWorkflowVersions { name }).await?;
                 if let Some(error) = forget_reply.error {
                     print::error(&error);
                     code = ExitCode::from(FAILED);

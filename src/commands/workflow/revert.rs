@@ -6,7 +6,7 @@ use clap::Args;
 use steplatch_protocol::{DaemonPaths, RevertWorkflow};
 
 use crate::failure::Failure;
-use crate::{completion, front, print};
+use crate::{completion, daemon_client, print};
 
 /// Go back to an earlier version of a workflow: saves a new version that equals it
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Revert {
 impl Revert {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let Self { name, version, reason, json } = self;
-        let reply = front::ask(paths, RevertWorkflow { name, version, reason }).await?;
+        let reply = daemon_client::ask(paths, RevertWorkflow { name, version, reason }).await?;
         if let Some(error) = reply.error.clone() {
             for problem in &reply.validation_errors {
                 print::error(&print::visible(problem));

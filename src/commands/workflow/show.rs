@@ -9,7 +9,7 @@ use steplatch_protocol::{ContractVariable, DaemonPaths, DescribeWorkflow, Descri
 
 use crate::failure::Failure;
 use crate::print::{BAD, QUIET, STRONG};
-use crate::{front, print};
+use crate::{daemon_client, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
@@ -23,7 +23,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, DescribeWorkflow { name: self.name }).await?;
+        let reply = daemon_client::ask(paths, DescribeWorkflow { name: self.name }).await?;
         if !reply.success {
             return Err(Failure::usage(reply.error.as_deref().unwrap_or("there is no such workflow")).with(&reply));
         }

@@ -8,8 +8,8 @@ use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
 use steplatch_workflow::{Definition, Problems};
 
 use crate::commands::run::same_named_file;
+use crate::daemon_client;
 use crate::failure::Failure;
-use crate::front;
 
 /// Content of a file or of a saved workflow.
 pub(super) enum WorkflowSource {
@@ -31,7 +31,7 @@ pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<Workflow
             Err(error) => WorkflowSource::Unreadable(format!("the file cannot be read: {error}")),
         });
     }
-    let reply = front::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
+    let reply = daemon_client::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(match reply.definition {
         Some(definition) => WorkflowSource::Workflow(Box::new(Definition::parse(&definition, &TerminalTools))),
         None if reply.source.is_some() => WorkflowSource::Function(reply.file.unwrap_or_default().into()),

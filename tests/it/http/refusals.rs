@@ -159,7 +159,7 @@ fn server_logs_contain_no_token() {
     server.send("POST", "/mcp", &headers, ping.as_bytes());
     assert_eq!(server.stop(Signal::TERM), Some(0));
     let log = std::fs::read_to_string(server.home.path().join("log")).unwrap();
-    assert!(log.contains("answered") && log.contains("/api/v1/runs"), "{log}");
+    assert!(log.contains("sent a response") && log.contains("/api/v1/runs"), "{log}");
     assert!(!log.contains("slt_"), "{log}");
 }
 

@@ -107,7 +107,7 @@ await play(async (browser) => {
   await devtools.send("WebAuthn.enable");
   const options = { protocol: "ctap2", transport: "internal", hasUserVerification: true, isUserVerified: true, hasResidentKey: true, automaticPresenceSimulation: true };
   await devtools.send("WebAuthn.addVirtualAuthenticator", { options });
-  for (const headers of [{}, { authorization }]) isRefused("a session", await sends(page, "POST", "/page/session", headers, { ticket: "guessed" }), [401], /in a terminal that steplatch keeps/);
+  for (const headers of [{}, { authorization }]) isRefused("a session", await sends(page, "POST", "/page/session", headers, { ticket: "guessed" }), [401], /invalid or expired/);
   for (const path of ["/page/tickets", "/page/session", "/approver", "/passkeys/tickets"]) {
     for (const method of ["POST", "PUT"]) isRefused(`${method} ${path}`, await sends(page, method, `/api/v1${path}`, { authorization }, { passphrase: "of an agent" }), [404, 405], /./);
   }

@@ -34,7 +34,7 @@ await play(async (browser) => {
   await page.getByRole("link", { name: "Overview" }).click();
   await page.getByText("version 0.0.9, ").waitFor();
   const fact = await page.locator("dd", { hasText: "version 0.0.9" }).textContent();
-  assert.match(fact, /^version 0\.0\.9, pid \d+, 1 terminal; older version: keeps its terminals, opens no new ones, and ends with its last/);
+  assert.match(fact, /^version 0\.0\.9, pid \d+, 1 terminal; older version: keeps its terminals, opens no new ones, and exits after its last terminal/);
   await isAccessible(page);
   await shot(page, "older-host");
 

@@ -440,7 +440,7 @@ async fn repeated_key_returns_the_run_it_started() {
     assert_ne!(question_reply.run_id, one.run_id);
     let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping_machine(0.02)), ..verb() }).await;
     let error =
-        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had another request", one.run_id);
+        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had a different request", one.run_id);
     assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
     assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 2);
     daemon.stop().await;

@@ -1,6 +1,6 @@
 //! The bundles of transitions that share a line, and the side of the card on which the line leaves.
 
-use super::super::cards::{Card, Way};
+use super::super::cards::{Card, RowTarget};
 use super::super::layers::Layers;
 use super::{Bundle, Course, Side};
 
@@ -10,8 +10,8 @@ pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> V
     let mut bundles: Vec<Bundle> = Vec::new();
     for (from, card) in cards.iter().enumerate() {
         let begin = bundles.len();
-        for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
-            let Way::To { state: to, is_timeout } = way else { continue };
+        for (row, target) in card.rows.iter().map(|row| row.target).enumerate() {
+            let RowTarget::To { state: to, is_timeout } = target else { continue };
             if let Some(bundle) = bundles[begin..].iter_mut().find(|bundle| bundle.to == to) {
                 bundle.rows.push((row, is_timeout));
                 continue;

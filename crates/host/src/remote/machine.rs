@@ -27,7 +27,7 @@ use crate::hosts::{HostsError, ask_with_timeout, list_with_timeout};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
 use crate::wire::is_of_run;
-use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
+use crate::wire::{BoundedList, HostRequest, OpenedTerminal, Refusal};
 
 /// Time after its timeout for which a request waits for the reason of a failed connection.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
@@ -493,7 +493,8 @@ impl Machine {
         step: &str,
         is_taken: &impl Fn(&TerminalId) -> bool,
     ) -> Result<Option<TerminalId>, AskError> {
-        let Some(id) = ask_with_timeout::<Option<TerminalId>>(session, &Ask::OpenedBy(step.to_owned())).await? else {
+        let Some(id) = ask_with_timeout::<Option<TerminalId>>(session, &HostRequest::OpenedBy(step.to_owned())).await?
+        else {
             self.abandon_opening(step).await;
             return Ok(None);
         };

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use steplatch_files::{FileAsk, FileError, FileWritten, disk};
+use steplatch_files::{FileError, FileRequest, FileWritten, disk};
 use steplatch_ids::TerminalId;
 use steplatch_ledger::{Admission, Effect, EffectDesk, EffectEnd, EffectKey, LedgerLimits};
 use steplatch_terminal::{Closing, CommandResult, InputError, RunError, Signal};
@@ -22,7 +22,8 @@ use super::Shared;
 use crate::blocking::blocking;
 use crate::outbox::Outbox;
 use crate::wire::{
-    Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, is_of_run, read_body,
+    HostRequest, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalRequest, body_of, is_of_run,
+    read_body,
 };
 
 /// Bounds of the ledger. A run stores a result promptly and then settles its step; other clients repeat a step
@@ -150,7 +151,7 @@ impl Effects {
 }
 
 /// Answers a request for an effect of a step: performs it, waits for it or returns its result.
-pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: Ask, key: EffectKey) {
+pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: HostRequest, key: EffectKey) {
     let waiter = Waiter { outbox: outbox.clone(), number, part: ResultPart::Whole };
     let (sender, abandoned) = watch::channel(false);
     let admission = shared.effects.desk(ask.is_keystroke()).request(key.clone(), is_of_run(&key.step), waiter, sender);
@@ -163,7 +164,7 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
     };
     // A disconnected client needs no answer.
     let _ = outbox.send_body(number, &body);
-    if let Ask::File(FileAsk::Finish { target, .. }) = ask {
+    if let HostRequest::File(FileRequest::Finish { target, .. }) = ask {
         // The step has already written the file.
         shared.unfinished.forget(&target);
         tokio::task::spawn_blocking(move || disk::abandon(&target));
@@ -171,7 +172,7 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
 }
 
 /// Performs an effect in a separate task. Requests to one terminal reach it in the order of these calls.
-fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, abandoned: watch::Receiver<bool>) {
+fn begin(shared: Arc<Shared>, ask: HostRequest, key: EffectKey, abandoned: watch::Receiver<bool>) {
     let mut ending =
         EndOnDrop { shared: shared.clone(), key: key.clone(), is_keystroke: ask.is_keystroke(), has_ended: false };
     // Unconstrained by the cooperative budget: the first poll must reach the terminal, in request order.
@@ -251,18 +252,18 @@ fn decode_opened_id(body: &[u8]) -> Option<TerminalId> {
 }
 
 /// Performs an effect.
-async fn perform(shared: &Arc<Shared>, ask: Ask, abandoned: watch::Receiver<bool>) -> Performed {
+async fn perform(shared: &Arc<Shared>, ask: HostRequest, abandoned: watch::Receiver<bool>) -> Performed {
     match ask {
-        Ask::Open(new) => open(shared, *new, Some(abandoned)).await,
-        Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
+        HostRequest::Open(new) => open(shared, *new, Some(abandoned)).await,
+        HostRequest::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
             None => Performed::refused(Refusal::NoTerminal),
             Some(terminal) => match ask {
-                TerminalAsk::Send(input) => {
+                TerminalRequest::Send(input) => {
                     let sent = terminal.send(input).await;
                     let has_acted = !sent.as_ref().is_err_and(has_typed_nothing);
                     Performed::new(sent, has_acted)
                 }
-                TerminalAsk::Run(request) => {
+                TerminalRequest::Run(request) => {
                     let step = request.step.clone();
                     let result = terminal.run(request).await;
                     if let (Ok(result), Some(step)) = (&result, step)
@@ -273,7 +274,7 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, abandoned: watch::Receiver<bool
                     let has_acted = !result.as_ref().is_err_and(has_run_nothing);
                     Performed::new(result, has_acted)
                 }
-                TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
+                TerminalRequest::Close(signal) | TerminalRequest::CloseOnce(signal, _) => {
                     let signal = signal.and_then(Signal::from_named_raw);
                     match terminal.close(Closing { signal }).await {
                         Ok(closed) => Performed::new(closed, true),
@@ -283,7 +284,7 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, abandoned: watch::Receiver<bool
                 _ => Performed::refused(Refusal::NotUnderstood),
             },
         },
-        Ask::File(ask @ FileAsk::Finish { .. }) => finish(shared, ask).await,
+        HostRequest::File(ask @ FileRequest::Finish { .. }) => finish(shared, ask).await,
         _ => Performed::refused(Refusal::NotUnderstood),
     }
 }
@@ -344,8 +345,8 @@ pub(crate) async fn open(
 }
 
 /// Moves a completely written file to its target.
-pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileAsk) -> Performed {
-    let FileAsk::Finish { target, length, digest, mode, replace, .. } = ask else {
+pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileRequest) -> Performed {
+    let FileRequest::Finish { target, length, digest, mode, replace, .. } = ask else {
         return Performed::refused(Refusal::NotUnderstood);
     };
     shared.unfinished.forget(&target);

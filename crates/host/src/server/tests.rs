@@ -44,7 +44,7 @@ impl TestHost {
     }
 
     /// Sends a request as a client that is killed before the answer.
-    async fn request_and_disconnect(&self, ask: &Ask) {
+    async fn request_and_disconnect(&self, ask: &HostRequest) {
         let mut stream = UnixStream::connect(self.folder.path().join("host.sock")).await.unwrap();
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, ask);
@@ -52,13 +52,13 @@ impl TestHost {
     }
 }
 
-fn open(step: &str, command: &[&str]) -> Ask {
-    Ask::Open(Box::new(request(step, command)))
+fn open(step: &str, command: &[&str]) -> HostRequest {
+    HostRequest::Open(Box::new(request(step, command)))
 }
 
 /// Opens a shell for a single command and waits some time for a place.
-fn open_for_command(step: &str, wait: Duration) -> Ask {
-    Ask::Open(Box::new(request(step, &["bash", "--norc"]).at(PlacePolicy::ForCommand(wait))))
+fn open_for_command(step: &str, wait: Duration) -> HostRequest {
+    HostRequest::Open(Box::new(request(step, &["bash", "--norc"]).at(PlacePolicy::ForCommand(wait))))
 }
 
 fn request(step: &str, command: &[&str]) -> OpenRequest {
@@ -77,7 +77,7 @@ fn request(step: &str, command: &[&str]) -> OpenRequest {
 }
 
 /// Runs a line in a shell without integration.
-fn run(terminal: &TerminalId, step: &str, command: &str) -> Ask {
+fn run(terminal: &TerminalId, step: &str, command: &str) -> HostRequest {
     let request = CommandRequest {
         command: command.to_owned(),
         working_directory: None,
@@ -89,22 +89,22 @@ fn run(terminal: &TerminalId, step: &str, command: &str) -> Ask {
         approved_at: None,
         by: None,
     };
-    Ask::Terminal(terminal.clone(), TerminalAsk::Run(request))
+    HostRequest::Terminal(terminal.clone(), TerminalRequest::Run(request))
 }
 
-async fn open_terminal(client: &Host, ask: &Ask) -> TerminalId {
+async fn open_terminal(client: &Host, ask: &HostRequest) -> TerminalId {
     let result: Result<OpenedTerminal, OpenRefused> = client.ask(ask).await.unwrap();
     let id = result.unwrap().id;
-    let ready = TerminalAsk::Ready(
+    let ready = TerminalRequest::Ready(
         steplatch_terminal::Quiet::for_duration(Duration::from_millis(300)),
         Duration::from_secs(60),
     );
-    let _: steplatch_terminal::View = client.ask(&Ask::Terminal(id.clone(), ready)).await.unwrap();
+    let _: steplatch_terminal::View = client.ask(&HostRequest::Terminal(id.clone(), ready)).await.unwrap();
     id
 }
 
 async fn list(client: &Host) -> Vec<Description> {
-    client.ask(&Ask::List).await.unwrap()
+    client.ask(&HostRequest::List).await.unwrap()
 }
 
 /// A host ignores the requests of a superseded daemon but keeps its connection: closing it would signal the end of the
@@ -160,7 +160,7 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     }
     let result: CommandReply = client.ask(&ask).await.unwrap();
     let closed: steplatch_terminal::Closed =
-        client.ask(&Ask::Terminal(id.clone(), TerminalAsk::Close(None))).await.unwrap();
+        client.ask(&HostRequest::Terminal(id.clone(), TerminalRequest::Close(None))).await.unwrap();
     assert!(closed.survivors.is_empty());
     let repeated_result: CommandReply = host.client().await.ask(&ask).await.unwrap();
     assert_eq!(repeated_result, result);
@@ -226,7 +226,8 @@ async fn single_command_shell_waits_for_a_place() {
         OpenRefused::TooMany { most: 1 },
         "an opening without a wait is refused at once"
     );
-    let _: steplatch_terminal::Closed = client.ask(&Ask::Terminal(first, TerminalAsk::Close(None))).await.unwrap();
+    let _: steplatch_terminal::Closed =
+        client.ask(&HostRequest::Terminal(first, TerminalRequest::Close(None))).await.unwrap();
     waiting.await.unwrap();
 }
 
@@ -236,7 +237,7 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     let client = host.client().await;
     let terminal = open_terminal(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
     let step = "run_p4vawdxx5897paed/close/1";
-    let close = Ask::Terminal(terminal.clone(), TerminalAsk::CloseOnce(None, step.to_owned()));
+    let close = HostRequest::Terminal(terminal.clone(), TerminalRequest::CloseOnce(None, step.to_owned()));
     // The requesting client is killed before the answer, and later clients repeat the request.
     host.request_and_disconnect(&close).await;
     eventually("the terminal is closed", async || list(&client).await.is_empty()).await;
@@ -248,9 +249,10 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
     }
     assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
     assert_eq!(client.unsettled().await.unwrap(), ["run_p4vawdxx5897paed/close/1", "run_p4vawdxx5897paed/open/1"]);
-    let _: () = client.ask(&Ask::Settle(vec![step.to_owned()])).await.unwrap();
+    let _: () = client.ask(&HostRequest::Settle(vec![step.to_owned()])).await.unwrap();
     // A close by another step finds no terminal, and reports that.
-    let other = Ask::Terminal(terminal, TerminalAsk::CloseOnce(None, "run_p4vawdxx5897paed/close/2".to_owned()));
+    let other =
+        HostRequest::Terminal(terminal, TerminalRequest::CloseOnce(None, "run_p4vawdxx5897paed/close/2".to_owned()));
     let late_reply: Result<steplatch_terminal::Closed, _> = client.ask(&other).await;
     assert_eq!(late_reply.unwrap_err(), crate::AskError::Refused(Refusal::NoTerminal));
 }
@@ -263,11 +265,12 @@ async fn file_is_put_in_place_once_for_its_step() {
         let target = WriteTarget { path: path.clone(), transfer: transfer.to_owned() };
         let client = host.client().await;
         let bytes = b"ours".to_vec();
-        let write = FileAsk::Write { target: target.clone(), offset: 0, bytes };
-        let _: Result<(), FileError> = client.ask(&Ask::File(write)).await.unwrap();
+        let write = FileRequest::Write { target: target.clone(), offset: 0, bytes };
+        let _: Result<(), FileError> = client.ask(&HostRequest::File(write)).await.unwrap();
         let (length, digest) = (4, FileDigest::from_content(b"ours"));
-        let finish = FileAsk::Finish { target, length, digest, mode: None, replace: true, step: Some(STEP.to_owned()) };
-        client.ask::<Result<FileWritten, FileError>>(&Ask::File(finish)).await.unwrap().unwrap()
+        let finish =
+            FileRequest::Finish { target, length, digest, mode: None, replace: true, step: Some(STEP.to_owned()) };
+        client.ask::<Result<FileWritten, FileError>>(&HostRequest::File(finish)).await.unwrap().unwrap()
     };
     let written = put("t1").await;
     std::fs::write(&path, "changed by others").unwrap();
@@ -275,7 +278,7 @@ async fn file_is_put_in_place_once_for_its_step() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "changed by others");
     let client = host.client().await;
     let recorded: Result<Option<FileWritten>, FileError> =
-        client.ask(&Ask::File(FileAsk::Written(STEP.to_owned()))).await.unwrap();
+        client.ask(&HostRequest::File(FileRequest::Written(STEP.to_owned()))).await.unwrap();
     assert_eq!(recorded.unwrap(), Some(written));
     let file_count = || std::fs::read_dir(host.folder.path()).unwrap().count();
     eventually("the second copy is removed", async || file_count() == 2).await;

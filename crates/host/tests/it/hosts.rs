@@ -239,7 +239,7 @@ async fn terminal_is_found_while_another_host_is_stopped() {
     assert_eq!(found.id(), terminal.id());
     tokio::time::pause();
     let result = hosts.open(Spec { name: Some("db".into()), ..spec(&["cat"]) }).await;
-    let Err(HostsError::Ask(AskError::HostSilent { pid: silent_pid })) = result else { panic!("{result:?}") };
+    let Err(HostsError::HostRequest(AskError::HostSilent { pid: silent_pid })) = result else { panic!("{result:?}") };
     assert_eq!(silent_pid, pid, "the stopped host may have a terminal with this name");
 }
 

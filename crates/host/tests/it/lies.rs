@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_files::FileAsk;
+use steplatch_files::FileRequest;
 use steplatch_host::{
-    Ask, AskError, AttachEvent, CLIENT_CONNECT_TIMEOUT, ConnectFailure, CopyOptions, DialedTargets, HostedTerminal,
-    Hosts, HostsError, MachineSecretSink, OpenSsh, PlacePolicy, RemoteError, RemoteHostConfig, RemoteHostState, Role,
-    SshEnvironment, Starter, TerminalAsk, TransferError, Transport,
+    AskError, AttachEvent, CLIENT_CONNECT_TIMEOUT, ConnectFailure, CopyOptions, DialedTargets, HostRequest,
+    HostedTerminal, Hosts, HostsError, MachineSecretSink, OpenSsh, PlacePolicy, RemoteError, RemoteHostConfig,
+    RemoteHostState, Role, SshEnvironment, Starter, TerminalRequest, TransferError, Transport,
 };
 use steplatch_ids::TerminalId;
 use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, record, secret_frames, to_msgpack, with};
@@ -93,20 +93,20 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt:
 
 fn ask_error<E: std::fmt::Debug>(error: steplatch_host::TerminalError<E>) -> AskError {
     match error {
-        steplatch_host::TerminalError::Ask(error) => error,
+        steplatch_host::TerminalError::HostRequest(error) => error,
         error @ steplatch_host::TerminalError::Refused(_) => panic!("{error:?}"),
     }
 }
 
 fn transfer_error(error: TransferError) -> AskError {
     match error {
-        TransferError::Ask(error) => error,
+        TransferError::HostRequest(error) => error,
         other => panic!("{other:?}"),
     }
 }
 
-fn is_view(ask: &TerminalAsk) -> bool {
-    matches!(ask, TerminalAsk::View(_))
+fn is_view(ask: &TerminalRequest) -> bool {
+    matches!(ask, TerminalRequest::View(_))
 }
 
 /// Lies about answers to requests to a terminal.
@@ -272,7 +272,8 @@ async fn impossible_answer_fails_only_its_request() {
     ];
     for (name, request, lie, expected) in lies {
         let scene =
-            Scene::new(Lies::in_terminal_replies(|ask| !matches!(ask, TerminalAsk::Describe), Lie::Value(lie))).await;
+            Scene::new(Lies::in_terminal_replies(|ask| !matches!(ask, TerminalRequest::Describe), Lie::Value(lie)))
+                .await;
         let terminal = scene.open().await;
         let what = match request {
             View => refusal(terminal.view(false).await, name),
@@ -281,7 +282,7 @@ async fn impossible_answer_fails_only_its_request() {
             Rows => refusal(terminal.watch_rows(None).await, name),
             Read => refusal(terminal.read(Part::From(0), Limit::Head(100)).await, name),
             Send => match terminal.send(Input { text: "x".to_owned(), ..Input::default() }).await {
-                Err(steplatch_host::SendError::Ask(error)) => {
+                Err(steplatch_host::SendError::HostRequest(error)) => {
                     assert!(error.is_outcome_unknown(), "{name}: the input may have been typed");
                     refusal(Err::<(), _>(error), name)
                 }
@@ -329,26 +330,26 @@ fn command() -> CommandRequest {
 async fn control_characters_in_answers_are_replaced() {
     let text = "a\u{1b}]52;c;aGk=\u{7}b\u{9b}6n\u{7f}";
     let plain = "a\u{fffd}]52;c;aGk=\u{fffd}b\u{fffd}6n\u{fffd}";
-    let reply = move |ask: &Ask| {
-        let Ask::Terminal(_, ask) = ask else { return None };
+    let reply = move |ask: &HostRequest| {
+        let HostRequest::Terminal(_, ask) = ask else { return None };
         let style = with(answer::picture(), "/rows/0/0/text", text);
         Some(Lie::Value(match ask {
-            TerminalAsk::View(true) => {
+            TerminalRequest::View(true) => {
                 with(answer::view(), "/screen", format!("\u{1b}[1;31mred\u{1b}[m\u{1b}[6n{text}"))
             }
-            TerminalAsk::View(false) => {
+            TerminalRequest::View(false) => {
                 let view = with(with(answer::view(), "/screen", format!("{text}\n")), "/title", format!("t\n{text}"));
                 with(view, "/cursor", json!({"row": 65_535, "col": 65_535, "visible": true}))
             }
-            TerminalAsk::Read(..) => with(answer::excerpt(), "/head", text),
-            TerminalAsk::Run(_) => json!({"Ok": with(answer::command(), "/output", text)}),
-            TerminalAsk::Picture => {
+            TerminalRequest::Read(..) => with(answer::excerpt(), "/head", text),
+            TerminalRequest::Run(_) => json!({"Ok": with(answer::command(), "/output", text)}),
+            TerminalRequest::Picture => {
                 let style = with(style, "/cursor/row", 9);
                 let mut run = style["rows"][0][0].clone();
                 run["link"] = "javascript:alert(1)".into();
                 with(style, "/rows/0/0", run)
             }
-            TerminalAsk::Variables(_) => {
+            TerminalRequest::Variables(_) => {
                 let value = json!({"value": "evil", "exported": true});
                 json!({"Ok": [["PATH", value], ["WANTED", value]]})
             }
@@ -377,20 +378,22 @@ async fn control_characters_in_answers_are_replaced() {
 async fn reason_is_shown_as_one_harmless_line() {
     let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
     let plain = "a\u{fffd}b⏎enter your password:\u{fffd}[2J\u{fffd}6n\u{fffd}";
-    let reply = move |ask: &Ask| {
+    let reply = move |ask: &HostRequest| {
         Some(Lie::Value(match ask {
-            Ask::Open(request) if serde_json::to_value(request).unwrap()["command"] == "refused" => {
+            HostRequest::Open(request) if serde_json::to_value(request).unwrap()["command"] == "refused" => {
                 json!({"Err": {"NotFound": text}})
             }
-            Ask::Terminal(_, TerminalAsk::Run(_)) => json!({"Err": {"NoFolder": {"folder": "/", "said": text}}}),
-            Ask::Terminal(_, TerminalAsk::Send(_)) => json!({"Err": {"LineStands": {"text": text}}}),
-            Ask::Terminal(_, TerminalAsk::Wait(_) | TerminalAsk::CheckState(_)) => json!({"Err": text}),
-            Ask::Terminal(_, TerminalAsk::Variables(_)) => json!({"Err": {"Name": text}}),
-            Ask::File(FileAsk::List(_)) => json!({"Err": {"System": {"path": text, "why": text}}}),
-            Ask::File(FileAsk::Describe(_)) => {
+            HostRequest::Terminal(_, TerminalRequest::Run(_)) => {
+                json!({"Err": {"NoFolder": {"folder": "/", "said": text}}})
+            }
+            HostRequest::Terminal(_, TerminalRequest::Send(_)) => json!({"Err": {"LineStands": {"text": text}}}),
+            HostRequest::Terminal(_, TerminalRequest::Wait(_) | TerminalRequest::CheckState(_)) => json!({"Err": text}),
+            HostRequest::Terminal(_, TerminalRequest::Variables(_)) => json!({"Err": {"Name": text}}),
+            HostRequest::File(FileRequest::List(_)) => json!({"Err": {"System": {"path": text, "why": text}}}),
+            HostRequest::File(FileRequest::Describe(_)) => {
                 json!({"Ok": with(with(answer::file(), "/path", text), "/modified", impossible_time())})
             }
-            Ask::Terminal(_, TerminalAsk::Inputs(_)) => {
+            HostRequest::Terminal(_, TerminalRequest::Inputs(_)) => {
                 let command =
                     json!({"Command": {"command": {"text": text}, "directory": text, "outcome": {"Refused": text}}});
                 let input = with(answer::input(), "/action", command);
@@ -426,16 +429,16 @@ async fn reason_is_shown_as_one_harmless_line() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_cannot_change_the_request() {
     let view = || with_field(answer::view(), "name", json!("production"));
-    let reply = move |ask: &Ask| {
-        let Ask::Terminal(_, ask) = ask else { return None };
+    let reply = move |ask: &HostRequest| {
+        let HostRequest::Terminal(_, ask) = ask else { return None };
         Some(Lie::Value(match ask {
-            TerminalAsk::Describe => {
+            TerminalRequest::Describe => {
                 let described = with(answer::description(&TerminalId::random()), "/name", "production");
                 with(with(described, "/command", "ssh production"), "/opened_by", "ana (a person)")
             }
-            TerminalAsk::View(_) | TerminalAsk::Ready(..) => view(),
-            TerminalAsk::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
-            TerminalAsk::Wait(_) => json!({"Ok": [answer::waited(), view()]}),
+            TerminalRequest::View(_) | TerminalRequest::Ready(..) => view(),
+            TerminalRequest::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
+            TerminalRequest::Wait(_) => json!({"Ok": [answer::waited(), view()]}),
             _ => return None,
         }))
     };
@@ -468,9 +471,9 @@ async fn file_is_written_only_as_requested() {
     let step = "run_0123456789abcdef/put/1";
     for (name, is_finish) in [("a step that was never begun", false), ("another content", true)] {
         let other = other.clone();
-        let reply = move |ask: &Ask| match ask {
-            Ask::File(FileAsk::Finish { .. }) if is_finish => Some(Lie::Value(json!({"Ok": other}))),
-            Ask::File(FileAsk::Written(_)) if !is_finish => Some(Lie::Value(json!({"Ok": other}))),
+        let reply = move |ask: &HostRequest| match ask {
+            HostRequest::File(FileRequest::Finish { .. }) if is_finish => Some(Lie::Value(json!({"Ok": other}))),
+            HostRequest::File(FileRequest::Written(_)) if !is_finish => Some(Lie::Value(json!({"Ok": other}))),
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -509,13 +512,13 @@ async fn disconnecting_machine_is_contacted_once_a_second() {
 /// Lists that cause unanswered look-ups.
 #[tokio::test(start_paused = true)]
 async fn unanswered_lookups_do_not_delay_a_list() {
-    let reply = |ask: &Ask| match ask {
-        Ask::Open(request) => {
+    let reply = |ask: &HostRequest| match ask {
+        HostRequest::Open(request) => {
             let step = serde_json::to_value(request).unwrap()["step"].as_str().unwrap().to_owned();
             step.starts_with("lost").then_some(Lie::Silence)
         }
-        Ask::OpenedBy(_) => Some(Lie::Silence),
-        Ask::List => Some(Lie::Value(json!([answer::description(&TerminalId::random())]))),
+        HostRequest::OpenedBy(_) => Some(Lie::Silence),
+        HostRequest::List => Some(Lie::Value(json!([answer::description(&TerminalId::random())]))),
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -566,9 +569,9 @@ async fn unreadable_answer_leaves_the_outcome_unknown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn overlong_answer_fails_only_its_request() {
     let (long, more) = ("x".repeat(101), "more text than was requested");
-    let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::in_terminal_replies(ask, Lie::Value(value));
-    let is_run = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Run(_));
-    let is_wait = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
+    let of = |ask: fn(&TerminalRequest) -> bool, value: Value| Lies::in_terminal_replies(ask, Lie::Value(value));
+    let is_run = |ask: &TerminalRequest| matches!(ask, TerminalRequest::Run(_));
+    let is_wait = |ask: &TerminalRequest| matches!(ask, TerminalRequest::Wait(_));
     let ran = |lie: Value| async move {
         let terminal = Scene::new(of(is_run, lie)).await;
         let answer = terminal.open().await.run(command()).await.map_err(ask_error);
@@ -581,9 +584,9 @@ async fn overlong_answer_fails_only_its_request() {
         "a reason that is too long"
     );
     let read =
-        Scene::new(of(|ask| matches!(ask, TerminalAsk::Read(..)), with(answer::excerpt(), "/head", long.clone())));
+        Scene::new(of(|ask| matches!(ask, TerminalRequest::Read(..)), with(answer::excerpt(), "/head", long.clone())));
     assert_eq!(refusal(read.await.open().await.read(Part::From(0), Limit::Head(100)).await, "output"), more);
-    let pieces = Scene::new(of(|ask| matches!(ask, TerminalAsk::Pieces(..)), json!([long])));
+    let pieces = Scene::new(of(|ask| matches!(ask, TerminalRequest::Pieces(..)), json!([long])));
     assert_eq!(refusal(pieces.await.open().await.pieces(vec![(0, 1)], 100).await, "pieces"), more);
     let found = with(json!({"Ok": [answer::waited(), answer::view()]}), "/Ok/0/found/text", "x".repeat(5 << 20));
     let waited = Scene::new(of(is_wait, found)).await.open().await.wait(wait("ab")).await.map_err(ask_error);
@@ -617,17 +620,17 @@ async fn endless_list_is_refused_without_using_memory() {
         body.extend(&list(&[0x92, 0xc0, 0xa0], 5_000_000)[4..]);
         body
     };
-    let lie = move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(|| Lie::Body(secrets.clone()));
+    let lie = move |ask: &HostRequest| matches!(ask, HostRequest::Hello { .. }).then(|| Lie::Body(secrets.clone()));
     let failed = Scene::new(Lies::in_replies(lie)).await.check().await.unwrap_err();
     assert!(failed.to_string().contains("longer than the answer"), "{failed}");
 
     let (many, endless) = (list(&[0xa0], 1_000_000), list(&[0xa0], 20_000_000));
     let is_endless = Arc::new(AtomicBool::new(false));
     let endless_now = is_endless.clone();
-    let lie = move |ask: &Ask| match ask {
-        Ask::Unsettled if endless_now.load(Ordering::Relaxed) => Some(Lie::Body(endless.clone())),
-        Ask::Unsettled => Some(Lie::Body(many.clone())),
-        Ask::List => Some(Lie::Body(list(&[0x80], 3_000_000))),
+    let lie = move |ask: &HostRequest| match ask {
+        HostRequest::Unsettled if endless_now.load(Ordering::Relaxed) => Some(Lie::Body(endless.clone())),
+        HostRequest::Unsettled => Some(Lie::Body(many.clone())),
+        HostRequest::List => Some(Lie::Body(list(&[0x80], 3_000_000))),
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(lie)).await;
@@ -654,21 +657,25 @@ async fn host_with_repeated_disconnects_is_abandoned() {
         let terminal = scene.open().await.with_connect_timeout(Duration::from_secs(60));
         let error = terminal.view(false).await.unwrap_err();
         assert!(matches!(error, AskError::ConnectionLost { .. }), "{name}: {error:?}");
-        let views =
-            scene.liar.received_asks().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
+        let views = scene
+            .liar
+            .received_asks()
+            .into_iter()
+            .filter(|ask| matches!(ask, HostRequest::Terminal(_, ask) if is_view(ask)));
         assert_eq!(views.count(), 4, "{name}");
         // An operation that may be repeated only under its step is not reported as failed.
-        let scene = Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
+        let scene =
+            Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalRequest::Send(_)), Lie::End)).await;
         let error = scene.open().await.send(Input { text: "x".to_owned(), ..Input::default() }).await.unwrap_err();
-        let steplatch_host::SendError::Ask(error) = error else { panic!("{name}: {error:?}") };
+        let steplatch_host::SendError::HostRequest(error) = error else { panic!("{name}: {error:?}") };
         assert!(error.is_outcome_unknown(), "{name}: {error:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_request_times_out() {
-    let silent = |ask: &Ask| match ask {
-        Ask::Terminal(..) | Ask::List => Some(Lie::Silence),
+    let silent = |ask: &HostRequest| match ask {
+        HostRequest::Terminal(..) | HostRequest::List => Some(Lie::Silence),
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(silent)).await;
@@ -683,7 +690,9 @@ async fn unanswered_request_times_out() {
     let attached = seconds(Box::pin(async { assert_eq!(terminal.attach().await.unwrap_err(), silent) })).await;
     let typed = seconds(Box::pin(async {
         let input = Input { text: "x".to_owned(), ..Input::default() };
-        let steplatch_host::SendError::Ask(error) = terminal.send(input).await.unwrap_err() else { panic!("refused") };
+        let steplatch_host::SendError::HostRequest(error) = terminal.send(input).await.unwrap_err() else {
+            panic!("refused")
+        };
         assert!(error.is_outcome_unknown(), "{error:?}");
     }));
     assert!(viewed < 31.0 && attached < 61.0 && typed.await < 61.0, "{viewed} {attached}");
@@ -710,7 +719,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
     for (name, length, limit) in
         [("many bytes", 256 << 10, MAX_BYTES / (256 << 10)), ("many messages", 2000, MAX_MESSAGES + (4 << 20) / 2000)]
     {
-        let deaf = |ask: &Ask| matches!(ask, Ask::Terminal(..)).then_some(Lie::Deafness);
+        let deaf = |ask: &HostRequest| matches!(ask, HostRequest::Terminal(..)).then_some(Lie::Deafness);
         let scene = Scene::new(Lies::in_replies(deaf)).await;
         let terminal = scene.open().await;
         let requests: Vec<_> = (0..2 * limit)
@@ -722,7 +731,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
         let (mut unsent, mut unknown) = (0, 0);
         for request in requests {
             match request.await.unwrap() {
-                steplatch_host::SendError::Ask(error @ AskError::NotReading { .. }) => {
+                steplatch_host::SendError::HostRequest(error @ AskError::NotReading { .. }) => {
                     let words = error.to_string();
                     assert!(
                         words.contains("host 'box'")
@@ -733,7 +742,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
                     assert!(!error.is_outcome_unknown());
                     unsent += 1;
                 }
-                steplatch_host::SendError::Ask(error) => {
+                steplatch_host::SendError::HostRequest(error) => {
                     assert!(error.is_outcome_unknown(), "{name}: {error:?}");
                     unknown += 1;
                 }
@@ -744,7 +753,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
         // Abandoned requests no longer wait.
         let error = terminal.send(text(length)).await.unwrap_err();
         assert!(
-            matches!(error, steplatch_host::SendError::Ask(AskError::RemoteHostSilent { .. })),
+            matches!(error, steplatch_host::SendError::HostRequest(AskError::RemoteHostSilent { .. })),
             "{name}: {error:?}"
         );
         assert_eq!(scene.liar.dial_count(), 1, "{name}: the connection was made once");
@@ -754,7 +763,7 @@ async fn queue_for_a_stalled_machine_is_bounded() {
 /// Lies in a host's greeting, and the error of each.
 #[tokio::test(start_paused = true)]
 async fn silent_host_is_reported_within_half_a_minute() {
-    let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);
+    let greeting = |lie: fn() -> Lie| move |ask: &HostRequest| matches!(ask, HostRequest::Hello { .. }).then(lie);
     let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
     assert!(silent.to_string().contains("does not answer"), "{silent}");
     // The head of a long answer without its content.
@@ -762,8 +771,8 @@ async fn silent_host_is_reported_within_half_a_minute() {
     let slow = Scene::new(Lies::in_replies(greeting(started))).await.check().await.unwrap_err();
     assert!(slow.to_string().contains("does not answer"), "{slow}");
     let version = with(answer::hello(), "/version", "9.\u{202e}0");
-    let scene = Scene::new(Lies::in_replies(move |ask: &Ask| {
-        matches!(ask, Ask::Hello { .. }).then(|| Lie::Value(with(version.clone(), "/wire", 99)))
+    let scene = Scene::new(Lies::in_replies(move |ask: &HostRequest| {
+        matches!(ask, HostRequest::Hello { .. }).then(|| Lie::Value(with(version.clone(), "/wire", 99)))
     }))
     .await;
     let old = scene.check().await.unwrap_err();
@@ -776,12 +785,12 @@ async fn remote_host_cannot_claim_other_terminals() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
     // The liar knows every name, step and list.
-    let reply = move |ask: &Ask| {
+    let reply = move |ask: &HostRequest| {
         let victim = claimed.lock().unwrap().clone()?;
         Some(Lie::Value(match ask {
-            Ask::Find(_) | Ask::OpenedBy(_) => json!(victim),
-            Ask::Open(_) => json!({"Ok": answer::opened(&victim)}),
-            Ask::List => json!([with(answer::description(&victim), "/name", "mine")]),
+            HostRequest::Find(_) | HostRequest::OpenedBy(_) => json!(victim),
+            HostRequest::Open(_) => json!({"Ok": answer::opened(&victim)}),
+            HostRequest::List => json!([with(answer::description(&victim), "/name", "mine")]),
             _ => return None,
         }))
     };
@@ -799,7 +808,7 @@ async fn remote_host_cannot_claim_other_terminals() {
     assert!(scene.hosts.opened_by("no such step").await.unwrap().is_none());
     // The liar cannot open a terminal with the id of a local one.
     let result = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
-    let Err(HostsError::Ask(error)) = result else { panic!("{result:?}") };
+    let Err(HostsError::HostRequest(error)) = result else { panic!("{result:?}") };
     assert_eq!(refusal(Err::<(), _>(error), "the id of a local terminal"), "the id of a terminal of another machine");
     // The liar's list is empty, so the terminal opened there counts as closed.
     let terminals = scene.hosts.list().await;
@@ -810,8 +819,8 @@ async fn remote_host_cannot_claim_other_terminals() {
     let error = scene.hosts.opened_by("step").await.unwrap_err();
     assert_eq!(refusal(Err::<(), _>(error), "the id of a local terminal"), "the id of a terminal of another machine");
     let requests = scene.liar.received_asks();
-    assert!(!requests.iter().any(|ask| matches!(ask, Ask::Find(_))), "{requests:?}");
-    let typed = requests.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
+    assert!(!requests.iter().any(|ask| matches!(ask, HostRequest::Find(_))), "{requests:?}");
+    let typed = requests.iter().filter(|ask| matches!(ask, HostRequest::Terminal(_, TerminalRequest::Send(_))));
     assert_eq!(typed.count(), 0);
 }
 
@@ -819,9 +828,9 @@ async fn remote_host_cannot_claim_other_terminals() {
 async fn terminals_of_two_machines_are_distinct() {
     let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let claimed = victim.clone();
-    let reply = move |ask: &Ask| match ask {
-        Ask::Open(_) => Some(Lie::Value(json!({"Ok": answer::opened(claimed.lock().unwrap().as_ref()?)}))),
-        Ask::List => Some(Lie::Value(json!([answer::description(claimed.lock().unwrap().as_ref()?)]))),
+    let reply = move |ask: &HostRequest| match ask {
+        HostRequest::Open(_) => Some(Lie::Value(json!({"Ok": answer::opened(claimed.lock().unwrap().as_ref()?)}))),
+        HostRequest::List => Some(Lie::Value(json!([answer::description(claimed.lock().unwrap().as_ref()?)]))),
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -830,9 +839,9 @@ async fn terminals_of_two_machines_are_distinct() {
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
     let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
-    assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
+    assert!(matches!(second, Err(HostsError::HostRequest(AskError::Implausible { .. }))), "{second:?}");
     let result = scene.open_as(spec(&["bash"])).await;
-    let Err(HostsError::Ask(error)) = result else { panic!("{result:?}") };
+    let Err(HostsError::HostRequest(error)) = result else { panic!("{result:?}") };
     assert_eq!(refusal(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
     let terminals = scene.hosts.list().await;
     let places: Vec<_> = terminals.iter().map(|listed| listed.place.as_ref().unwrap().host.as_str()).collect();
@@ -844,8 +853,8 @@ async fn terminals_of_two_machines_are_distinct() {
 async fn list_cannot_change_the_notes_of_this_installation() {
     let names: Arc<Mutex<Option<TerminalId>>> = Arc::default();
     let known = names.clone();
-    let reply = move |ask: &Ask| {
-        let (Ask::List, Some(id)) = (ask, known.lock().unwrap().clone()) else { return None };
+    let reply = move |ask: &HostRequest| {
+        let (HostRequest::List, Some(id)) = (ask, known.lock().unwrap().clone()) else { return None };
         let renamed = with(with(answer::description(&id), "/name", "production"), "/command", "ssh production");
         let renamed = with(with(renamed, "/opened_by", "ana"), "/title", "a title\u{1b}]0;x\u{7}");
         Some(Lie::Value(json!([renamed, answer::description(&TerminalId::random())])))
@@ -865,16 +874,16 @@ async fn list_cannot_change_the_notes_of_this_installation() {
 async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
     let is_deaf = Arc::new(AtomicBool::new(true));
     let deaf = is_deaf.clone();
-    let reply = move |ask: &Ask| match ask {
+    let reply = move |ask: &HostRequest| match ask {
         // The terminal opens, but the answer is lost.
-        Ask::Open(_) if deaf.load(Ordering::Relaxed) => Some(Lie::Silence),
+        HostRequest::Open(_) if deaf.load(Ordering::Relaxed) => Some(Lie::Silence),
         _ => None,
     };
     let liar = Liar::new(Lies::in_replies(reply));
     let scene = Scene::with_liar(liar.clone()).await;
     let opening = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) });
     let request_received = eventually("the terminal was requested", async || {
-        liar.received_asks().iter().any(|ask| matches!(ask, Ask::Open(_))).then_some(()).ok_or("not yet")
+        liar.received_asks().iter().any(|ask| matches!(ask, HostRequest::Open(_))).then_some(()).ok_or("not yet")
     });
     tokio::select! {
         opened = opening => panic!("{opened:?}"),
@@ -941,7 +950,7 @@ async fn remote_sequences_do_not_affect_a_persons_terminal() {
         events.push(json!({"Resized": {"cols": 65_535, "rows": 0}}));
         events.push(json!("Closed"));
         let reply = json!({"snapshot": around, "size": {"cols": 80, "rows": 24}});
-        let lies = Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Events(reply, events));
+        let lies = Lies::in_terminal_replies(|ask| matches!(ask, TerminalRequest::Attach), Lie::Events(reply, events));
         let scene = Scene::new(lies).await;
         let mut attached = scene.open().await.attach().await.unwrap();
         assert_eq!(attached.snapshot, "ab", "{name}");
@@ -966,7 +975,7 @@ async fn remote_sequences_do_not_affect_a_persons_terminal() {
 async fn impossible_screen_size_prevents_attaching() {
     let reply = json!({"snapshot": "", "size": {"cols": 65_535, "rows": 65_535}});
     let scene =
-        Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
+        Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalRequest::Attach), Lie::Value(reply))).await;
     assert_eq!(refusal(scene.open().await.attach().await, "attach"), "a size that no terminal has");
 }
 
@@ -987,8 +996,8 @@ async fn listed_name_is_one_path_component() {
     let overlong_list: Value = (0..=100_000).map(|number| entry(&number.to_string())).collect();
     lies.push(("a hundred thousand and one".to_owned(), overlong_list, "a list that is too long"));
     for (name, lie, expected) in lies {
-        let reply = move |ask: &Ask| match ask {
-            Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": lie}))),
+        let reply = move |ask: &HostRequest| match ask {
+            HostRequest::File(FileRequest::List(_)) => Some(Lie::Value(json!({"Ok": lie}))),
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -999,8 +1008,8 @@ async fn listed_name_is_one_path_component() {
     // Unusual names are valid names, and names that are not UTF-8 may look alike.
     let unusual_names = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),
         {"name": "\u{fffd}", "kind": null, "size": 1}, {"name": "\u{fffd}", "kind": null, "size": 2}]);
-    let reply = move |ask: &Ask| match ask {
-        Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": unusual_names}))),
+    let reply = move |ask: &HostRequest| match ask {
+        HostRequest::File(FileRequest::List(_)) => Some(Lie::Value(json!({"Ok": unusual_names}))),
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -1029,12 +1038,12 @@ async fn copy_is_bounded_by_its_announced_size() {
         ("invalid bytes", answer::file(), json!({"Ok": {"bytes": [999]}}), "cannot be read"),
     ];
     for (name, facts, piece, expected) in lies {
-        let reply = move |ask: &Ask| match ask {
-            Ask::File(FileAsk::Describe(_)) => Some(Lie::Value(json!({"Ok": facts}))),
-            Ask::File(FileAsk::Read { limit, .. }) if piece.is_string() => {
+        let reply = move |ask: &HostRequest| match ask {
+            HostRequest::File(FileRequest::Describe(_)) => Some(Lie::Value(json!({"Ok": facts}))),
+            HostRequest::File(FileRequest::Read { limit, .. }) if piece.is_string() => {
                 Some(Lie::Value(json!({"Ok": {"bytes": vec![7; *limit]}})))
             }
-            Ask::File(FileAsk::Read { .. }) => Some(Lie::Value(piece.clone())),
+            HostRequest::File(FileRequest::Read { .. }) => Some(Lie::Value(piece.clone())),
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
@@ -1113,7 +1122,7 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
     let settled = is_settled.clone();
     let failed = format!("{}\n", json!({"failed": "the host key has changed"}));
     let relay = move |_, _: &str| (!settled.load(Ordering::Relaxed)).then(|| failed.clone());
-    let waiting = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
+    let waiting = |ask: &TerminalRequest| matches!(ask, TerminalRequest::Wait(_));
     let scene =
         Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::in_terminal_replies(waiting, Lie::Silence) }).await;
     let terminal = scene.open().await.with_connect_timeout(Duration::from_secs(600));
@@ -1122,7 +1131,7 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
         async move { terminal.wait(wait("never")).await }
     });
     eventually("the wait has begun", async || {
-        let is_wait = |ask: &Ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Wait(_)));
+        let is_wait = |ask: &HostRequest| matches!(ask, HostRequest::Terminal(_, TerminalRequest::Wait(_)));
         scene.liar.received_asks().iter().any(is_wait).then_some(()).ok_or("not yet")
     })
     .await;
@@ -1270,7 +1279,7 @@ async fn lying_link_is_refused_and_affects_no_other_host() {
 async fn greeting_of_an_unsupported_host_is_reported() {
     let hello = |pointer: &'static str, value: Value| {
         Lies::in_replies(move |ask| match ask {
-            Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), pointer, value.clone()))),
+            HostRequest::Hello { .. } => Some(Lie::Value(with(answer::hello(), pointer, value.clone()))),
             _ => None,
         })
     };
@@ -1297,7 +1306,7 @@ async fn remote_secrets_affect_only_that_machine() {
     let lies = Lies {
         frames: secret_frames(secrets),
         ..Lies::in_replies(move |ask| match ask {
-            Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), "/secrets", in_hello.clone()))),
+            HostRequest::Hello { .. } => Some(Lie::Value(with(answer::hello(), "/secrets", in_hello.clone()))),
             _ => None,
         })
     };
@@ -1313,10 +1322,12 @@ async fn remote_secrets_affect_only_that_machine() {
 async fn remote_process_id_signals_no_local_process() {
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let pid = victim.id();
-    let reply = move |ask: &Ask| match ask {
-        Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), "/pid", pid))),
-        Ask::Open(_) => Some(Lie::Value(json!({"Ok": with(answer::opened(&TerminalId::random()), "/pid", pid)}))),
-        Ask::Terminal(_, TerminalAsk::Close(_)) => {
+    let reply = move |ask: &HostRequest| match ask {
+        HostRequest::Hello { .. } => Some(Lie::Value(with(answer::hello(), "/pid", pid))),
+        HostRequest::Open(_) => {
+            Some(Lie::Value(json!({"Ok": with(answer::opened(&TerminalId::random()), "/pid", pid)})))
+        }
+        HostRequest::Terminal(_, TerminalRequest::Close(_)) => {
             let survivor = json!({"pid": pid, "name": "sleep\u{1b}[31m", "doubtful": false});
             Some(Lie::Value(json!({"exit": {"code": i32::MIN, "signal": 9999}, "survivors": [survivor]})))
         }

@@ -317,7 +317,7 @@ async fn step_of_an_ended_host_is_not_repeated_by_another() {
     })
     .await;
     let result = second.open_on(opening, Some("box"), timeout, PlacePolicy::AtOnce).await;
-    let is_unknown = |error: &HostsError| matches!(error, HostsError::Ask(error) if error.is_outcome_unknown());
+    let is_unknown = |error: &HostsError| matches!(error, HostsError::HostRequest(error) if error.is_outcome_unknown());
     assert!(result.as_ref().is_err_and(is_unknown), "{result:?}");
     let result = second.files(Some("box"), timeout, Some(write)).await;
     assert!(result.as_ref().is_err_and(is_unknown), "{result:?}");
@@ -371,7 +371,7 @@ async fn unreachable_machine_does_not_lose_a_request() {
     machine.set_away(true);
     let second = local_hosts(folder.path(), &machine).await;
     let result = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
-    assert!(matches!(&result, Err(HostsError::Ask(AskError::NotConnected { .. }))), "{result:?}");
+    assert!(matches!(&result, Err(HostsError::HostRequest(AskError::NotConnected { .. }))), "{result:?}");
     assert!(second.has_requested_opening(&step));
     machine.set_away(false);
     for _ in 0..2 {

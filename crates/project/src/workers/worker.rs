@@ -39,7 +39,7 @@ pub enum WorkerStarter {
         arguments: Vec<OsString>,
     },
     /// As a stream from a custom source, for simulations.
-    Given(Arc<dyn WorkerSource>),
+    Custom(Arc<dyn WorkerSource>),
     /// No workers: this process executes no functions.
     Disabled,
 }
@@ -158,7 +158,7 @@ impl Worker {
         };
         let (child, input, output): (_, WorkerInput, WorkerOutput) = match starter {
             WorkerStarter::Disabled => return Err(WorkerExited::new("this daemon executes no functions")),
-            WorkerStarter::Given(source) => {
+            WorkerStarter::Custom(source) => {
                 let connect = || {
                     let stream = source.start()?;
                     stream.set_nonblocking(true)?;

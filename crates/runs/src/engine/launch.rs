@@ -21,7 +21,7 @@ pub(crate) struct LaunchParts {
     /// The caller for whom the run works.
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: RunId,
-    pub(crate) about: RunHeader,
+    pub(crate) header: RunHeader,
     /// Part of the caller's environment that the run needs after a restart.
     pub(crate) environment: Environment,
     /// Seal with the names of fields that hold secrets.
@@ -41,14 +41,14 @@ impl Engine {
         parts: LaunchParts,
         begin: impl FnOnce(Recorder) -> (K, Vec<K::Entry>) + Send,
     ) -> Result<Arc<Run>, StartError> {
-        let LaunchParts { caller, run, about, environment, seal, key } = parts;
-        let (run, inputs, progress) = Run::driven(run, about.clone());
+        let LaunchParts { caller, run, header, environment, seal, key } = parts;
+        let (run, inputs, progress) = Run::driven(run, header.clone());
         let run = Arc::new(run);
         if let Some(known) = self.register(&run)? {
             return Ok(known);
         }
         let (seal, private, seq) = (LiveSeal::new(seal), PrivateForm::default(), 0);
-        let parts = RecorderParts { caller, run: run.clone(), about, progress, environment, seal, private, seq };
+        let parts = RecorderParts { caller, run: run.clone(), header, progress, environment, seal, private, seq };
         let (kind, entries) = begin(Recorder::new(self.clone(), parts));
         let (mut kind, mut entries) = (Box::new(kind), entries);
         kind.prepare(&mut entries).await;

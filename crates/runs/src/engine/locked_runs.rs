@@ -82,7 +82,7 @@ impl Engine {
     pub(crate) fn undriven_run(&self, known: &KnownRun) -> UndrivenRun {
         let locked = self.locked.runs().remove(&known.run);
         locked.unwrap_or_else(|| {
-            let (run, inputs, progress) = Run::driven(known.run.clone(), Run::from_journal(known.clone()).about);
+            let (run, inputs, progress) = Run::driven(known.run.clone(), Run::from_journal(known.clone()).header);
             (Arc::new(run), inputs, progress)
         })
     }
@@ -96,7 +96,7 @@ impl Engine {
         let sealed = self.sealed_among(unfinished, None).await?;
         for known in unfinished.iter().filter(|known| sealed.contains(&known.run)) {
             let summary = Run::from_journal(known.clone());
-            let (run, inputs, progress) = Run::driven(known.run.clone(), summary.about.clone());
+            let (run, inputs, progress) = Run::driven(known.run.clone(), summary.header.clone());
             let blocked_reason = Some(LOCKED.to_owned());
             // The summary of a parent may not show it as waiting yet.
             progress.send_replace(RunStatus {
@@ -147,7 +147,7 @@ impl Engine {
             return Ok(false);
         }
         let children_of = |id: &RunId, candidates: &[Arc<Run>]| {
-            let is_child = |run: &Run| run.about.parent.as_ref().is_some_and(|step: &StepId| step.run == *id);
+            let is_child = |run: &Run| run.header.parent.as_ref().is_some_and(|step: &StepId| step.run == *id);
             candidates.iter().filter(|run| is_child(run)).cloned().collect::<Vec<_>>()
         };
         let locked: Vec<Arc<Run>> = self.locked.runs().values().map(|(run, ..)| run.clone()).collect();
@@ -216,7 +216,7 @@ impl Engine {
             {
                 locked.insert(run.clone());
                 // A child began after its parent, so the loop reaches it before the parent.
-                let parent = Run::from_journal(known.clone()).about.parent.map(|step| step.run);
+                let parent = Run::from_journal(known.clone()).header.parent.map(|step| step.run);
                 locked.extend(parent.filter(|parent| unfinished.iter().any(|known| known.run == *parent)));
             }
         }

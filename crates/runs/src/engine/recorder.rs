@@ -47,7 +47,7 @@ pub(crate) struct Recorder {
     pub(crate) shared: Arc<Engine>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: Arc<Run>,
-    pub(crate) about: RunHeader,
+    pub(crate) header: RunHeader,
     progress: watch::Sender<RunStatus>,
     seal: LiveSeal,
     private: PrivateForm,
@@ -62,7 +62,7 @@ pub(crate) struct Recorder {
 pub(crate) struct RecorderParts {
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: Arc<Run>,
-    pub(crate) about: RunHeader,
+    pub(crate) header: RunHeader,
     pub(crate) progress: watch::Sender<RunStatus>,
     /// Part of the caller's environment that the run needs after a restart.
     pub(crate) environment: Environment,
@@ -75,8 +75,8 @@ pub(crate) struct RecorderParts {
 
 impl Recorder {
     pub(crate) fn new(shared: Arc<Engine>, parts: RecorderParts) -> Self {
-        let RecorderParts { caller, run, about, progress, environment, seal, private, seq } = parts;
-        Self { shared, caller, run, about, progress, seal, private, environment, seq, stored_state: None }
+        let RecorderParts { caller, run, header, progress, environment, seal, private, seq } = parts;
+        Self { shared, caller, run, header, progress, seal, private, environment, seq, stored_state: None }
     }
 
     pub(crate) fn live_seal(&self) -> &LiveSeal {
@@ -126,7 +126,7 @@ impl Recorder {
     pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
         let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;
         if sealed.has_learned {
-            self.about.mask(&self.shared.secrets);
+            self.header.mask(&self.shared.secrets);
         }
         sealed
     }
@@ -173,14 +173,14 @@ impl Recorder {
         }
         self.stored_state = Some(now.state);
         let mut append = Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, Vec::new());
-        append.summary = Some(now.summary(&self.about));
+        append.summary = Some(now.summary(&self.header));
         self.shared.append_retrying(append, &self.progress).await.is_some()
     }
 
     /// Returns the permission to store a run with the progress `now` as finished, together with its last entry.
     pub(super) fn settlement(&self, now: &RunStatus, leaves_work: bool) -> Settlement {
         let is_awaited =
-            self.shared.is_parent_locked(self.about.parent.as_ref()) || self.secrets_receiver(now).is_some();
+            self.shared.is_parent_locked(self.header.parent.as_ref()) || self.secrets_receiver(now).is_some();
         if now.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
     }
 
@@ -188,7 +188,7 @@ impl Recorder {
     /// run counts as finished, the journal deletes the values of the marks.
     fn secrets_receiver(&self, now: &RunStatus) -> Option<Arc<Run>> {
         let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
-        let parent = returned.and(self.about.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
+        let parent = returned.and(self.header.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
         parent.filter(|parent| parent.kind() == Kind::Function)
     }
 
@@ -199,11 +199,11 @@ impl Recorder {
         if !now.state.is_over() || settlement == Settlement::Settled {
             if !self.is_stored_as(now.state) || private.is_some() {
                 self.stored_state = Some(now.state);
-                append.summary = Some(now.summary(&self.about));
+                append.summary = Some(now.summary(&self.header));
             }
         } else if self.stored_state.is_none() {
             self.stored_state = Some(RunState::Running);
-            append.summary = Some(RunStatus { state: RunState::Running, ..RunStatus::default() }.summary(&self.about));
+            append.summary = Some(RunStatus { state: RunState::Running, ..RunStatus::default() }.summary(&self.header));
         }
         append.private = private;
         append
@@ -222,7 +222,7 @@ impl Recorder {
     /// Waits until the ancestors can receive the end of this run: a locked parent must be unlocked, and a parent must
     /// have stored a result with secrets. Returns false when the daemon stops first.
     pub(super) async fn wait_for_parents(&self, now: &RunStatus) -> bool {
-        let parent = self.about.parent.as_ref();
+        let parent = self.header.parent.as_ref();
         if self.shared.is_parent_locked(parent) {
             self.publish(now.clone());
             if !self.shared.wait_until_parent_opens(parent).await {

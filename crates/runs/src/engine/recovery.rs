@@ -31,7 +31,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// If reading it fails.
     fn read(
         shared: &Arc<Engine>,
-        about: &RunHeader,
+        header: &RunHeader,
         run: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -132,12 +132,12 @@ impl Engine {
         };
         let records = self.journal.read(&known.run, 1).await.map_err(Unreadable::from)?;
         let seq = records.len() as u64;
-        let about = Run::from_journal(known.clone()).about;
-        let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;
+        let header = Run::from_journal(known.clone()).header;
+        let StoredRun { history, seal, environment } = K::read(self, &header, &known.run, records, seal).await?;
         let (run, inputs, progress) = self.undriven_run(&known);
         self.lock().insert(known.run, run.clone());
         let seal = LiveSeal::recover(seal, &self.secrets);
-        let parts = RecorderParts { caller, run, about, progress, environment, seal, private, seq };
+        let parts = RecorderParts { caller, run, header, progress, environment, seal, private, seq };
         let kind = Box::new(K::resume(history, Recorder::new(self.clone(), parts)));
         Ok(Box::new(Recovered { kind, inputs }))
     }

@@ -177,7 +177,7 @@ impl Engine {
         }
         let declared = Arc::new(DeclaredNodes::read(&started.nodes, &self.executors, &started.run)?);
         let caller = self.pinned(caller, || References::of_functions(&started.text, &started.nodes)).await?;
-        let mut about = RunHeader {
+        let mut header = RunHeader {
             workflow: started.workflow.clone(),
             started: started.at,
             input: started.input.clone(),
@@ -191,11 +191,11 @@ impl Engine {
             source,
             engine,
         };
-        about.mask(&self.secrets);
+        header.mask(&self.secrets);
         let file = self.shared_file(&started);
         let frame = self.root_frame(&started, file.as_deref());
         let (environment, seal, run) = (Environment::Whole, Seal::default(), started.run.clone());
-        let parts = LaunchParts { caller, run, about, environment, seal, key };
+        let parts = LaunchParts { caller, run, header, environment, seal, key };
         self.launch(parts, |recorder| {
             let mut run = FunctionRun::new(recorder, &started, FunctionState::default(), declared, file, frame);
             let entry = Entry::Started(Box::new(started));

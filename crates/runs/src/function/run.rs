@@ -126,7 +126,7 @@ impl Recovery for FunctionRun {
 
     async fn read(
         shared: &Arc<Engine>,
-        about: &RunHeader,
+        header: &RunHeader,
         run: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -145,9 +145,9 @@ impl Recovery for FunctionRun {
         let file = shared.shared_file(&started);
         let frame = shared.root_frame(&started, file.as_deref());
         // Look this up before any run continues, since continuing runs change the counts of the library.
-        let counted = match (&about.source, &function_state.end) {
+        let counted = match (&header.source, &function_state.end) {
             (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
-                shared.workflows.has_counted(folder, file, &about.workflow, run).await
+                shared.workflows.has_counted(folder, file, &header.workflow, run).await
             }
             _ => false,
         };
@@ -305,11 +305,11 @@ impl RunKind for FunctionRun {
 
     /// Makes the library count the run, if it has the workflow.
     async fn settle(&mut self) {
-        let DefinitionSource::SavedFunction { folder, file, hash } = &self.recorder.about.source else { return };
+        let DefinitionSource::SavedFunction { folder, file, hash } = &self.recorder.header.source else { return };
         let Some(end) = self.function_state.end.as_ref().filter(|_| !self.counted) else { return };
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
-        let workflow_run = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
+        let workflow_run = (self.recorder.header.workflow.as_str(), &self.recorder.run.id);
         self.recorder.shared.workflows.record_function(folder, file, workflow_run, hash, succeeded, at).await;
     }
 }

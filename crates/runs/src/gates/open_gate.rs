@@ -79,10 +79,10 @@ impl OpenGate {
             context: self.context.clone(),
             ..GateInfo::default()
         };
-        if self.is_for_person() && !run.about.hosts.is_empty() {
+        if self.is_for_person() && !run.header.hosts.is_empty() {
             // A function may have a field of that name, which stays unchanged.
             let name = if info.context.contains_key(HOSTS_FIELD) { OTHER_HOSTS_FIELD } else { HOSTS_FIELD };
-            info.context.insert(name.to_owned(), run.about.hosts.join("\n").into());
+            info.context.insert(name.to_owned(), run.header.hosts.join("\n").into());
         }
         if let Some(at) = info.expires_at.as_ref().filter(|_| self.is_for_person()) {
             let consequence = match &self.on_timeout {
@@ -96,7 +96,7 @@ impl OpenGate {
             secrets.mask_in(form);
             collapse_blanks(form);
         }
-        let definition = (&run.about.signature, &run.about.pins);
+        let definition = (&run.header.signature, &run.header.pins);
         let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
         let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]).to_string();
         info.masked = all.contains(MASK);

@@ -34,7 +34,7 @@ pub(crate) struct MachineLaunch {
 
 /// Earlier run that a new run repeats.
 pub(crate) struct Rerun {
-    pub(crate) about: RerunInfo,
+    pub(crate) header: RerunInfo,
     /// The recorded part that the new run takes over.
     pub(crate) part: Option<RecordedPart>,
 }
@@ -118,7 +118,7 @@ impl Engine {
         run_arguments: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
         let MachineLaunch { definition, source, mut start, key, engine, again } = launch;
-        let (again, part) = again.map(|Rerun { about, part }| (about, part)).unzip();
+        let (again, part) = again.map(|Rerun { header, part }| (header, part)).unzip();
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
@@ -146,7 +146,7 @@ impl Engine {
         if let Value::Object(fields) = &mut input {
             session_variable.hide_named(fields);
         }
-        let about = RunHeader {
+        let header = RunHeader {
             workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
             started: self.clock.now(),
             input,
@@ -161,7 +161,7 @@ impl Engine {
             engine,
         };
         let (seal, environment) = (session_variable, Environment::for_machine(&definition));
-        let parts = LaunchParts { caller, run: id, about, environment, seal, key };
+        let parts = LaunchParts { caller, run: id, header, environment, seal, key };
         let definition = self.definitions.share(definition);
         self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start, part.flatten())).await
     }

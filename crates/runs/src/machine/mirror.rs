@@ -139,7 +139,7 @@ impl MachineRun {
         if let Some(mirror) = &mut self.mirror {
             mirror.blocked_reason = None;
         }
-        self.leaves_work = self.is_lost || self.recorder.about.source.changes_library(true);
+        self.leaves_work = self.is_lost || self.recorder.header.source.changes_library(true);
         self.record(&new).await
     }
 

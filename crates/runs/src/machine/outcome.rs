@@ -28,9 +28,9 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
     match outcome {
         Outcome::Finished { mut result } => {
             let progress = run.progress();
-            let saving = run.about.source.saving(progress.library_copy.as_ref(), progress.save_error.as_deref());
+            let saving = run.header.source.saving(progress.library_copy.as_ref(), progress.save_error.as_deref());
             let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
-            set("workflow_name", run.about.workflow.clone().into());
+            set("workflow_name", run.header.workflow.clone().into());
             set("workflow_saved", saving.saved.is_some().into());
             // A null overwrites no variable, so `{saved_workflow_name}` is always the name of a saved workflow.
             set("saved_workflow_name", saving.saved.into());

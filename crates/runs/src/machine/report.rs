@@ -116,7 +116,7 @@ pub(crate) fn build_report(
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
     secrets.mask_fields(&mut signature);
-    let saving = run.about.source.saving(progress.library_copy.as_ref(), progress.save_error.as_deref());
+    let saving = run.header.source.saving(progress.library_copy.as_ref(), progress.save_error.as_deref());
     let reply = run.reply(&progress, secrets);
     Ok(RunReply {
         final_state: history.final_state().map(str::to_owned),

@@ -87,7 +87,7 @@ impl Recovery for MachineRun {
 
     async fn read(
         shared: &Arc<Engine>,
-        about: &RunHeader,
+        header: &RunHeader,
         _: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -99,7 +99,7 @@ impl Recovery for MachineRun {
         let (seal, environment) = (seal.with_definition(&definition), Environment::for_machine(&definition));
         let definition = shared.definitions.share(definition);
         history.share_definition(definition.shared_document());
-        let initial_events = if about.engine == EngineKind::Sqlite { Vec::new() } else { events };
+        let initial_events = if header.engine == EngineKind::Sqlite { Vec::new() } else { events };
         Ok(StoredRun { history: MachineHistory { definition, history, initial_events }, seal, environment })
     }
 
@@ -119,7 +119,7 @@ impl Recovery for MachineRun {
     }
 
     fn pending_steps(&self) -> Option<Vec<StepId>> {
-        if self.recorder.about.engine != EngineKind::Sqlite {
+        if self.recorder.header.engine != EngineKind::Sqlite {
             return None;
         }
         let effects = resume(&self.history, self.recorder.shared.clock.now()).into_iter();
@@ -273,8 +273,8 @@ impl RunKind for MachineRun {
             at: self.history.ended_at().unwrap_or_else(|| self.recorder.shared.clock.now()),
             is_repeated: self.ended_before,
         };
-        let Recorder { shared, about, .. } = &self.recorder;
-        match shared.update_library(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
+        let Recorder { shared, header, .. } = &self.recorder;
+        match shared.update_library(&header.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
             Ok(library_copy) => self.library_copy = library_copy,
             Err(error) => self.save_error = Some(shared.secrets.masked(error.to_string())),
         }
@@ -324,8 +324,8 @@ impl MachineRun {
         run.initial_effects = effects;
         run.mirror = Mirror::connect(&run.recorder, false, events.clone());
         // The daemon now knows the secrets of the run.
-        let Recorder { shared, about, .. } = &mut run.recorder;
-        about.mask(&shared.secrets);
+        let Recorder { shared, header, .. } = &mut run.recorder;
+        header.mask(&shared.secrets);
         (run, events)
     }
 
@@ -448,13 +448,13 @@ impl MachineRun {
         }
         let completed = *self.history.status() == Status::Completed;
         self.leaves_work =
-            decision.effects.iter().any(Effect::closes) || self.recorder.about.source.changes_library(completed);
+            decision.effects.iter().any(Effect::closes) || self.recorder.header.source.changes_library(completed);
         decision
     }
 
     /// Adds the recorded output of its state to a gate that requests the next state of the run.
     async fn add_recorded(&mut self, events: &mut [Event]) {
-        let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return };
+        let DefinitionSource::Saved { folder, name } = &self.recorder.header.source else { return };
         let asking_gate = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
         let Some(gate_step) = asking_gate else { return };
         let gate_context = events.iter_mut().find_map(|event| match event {
@@ -514,7 +514,7 @@ impl MachineRun {
 
     /// Returns the first accepted patch that the library of the machine has not saved, with its folder and name there.
     fn unsaved_repair(&self) -> Option<(&Path, &WorkflowName, &Repair)> {
-        let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return None };
+        let DefinitionSource::Saved { folder, name } = &self.recorder.header.source else { return None };
         self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
     }
 

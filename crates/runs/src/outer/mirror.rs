@@ -23,11 +23,11 @@ impl Mirror {
     /// Connects a machine that begins with these events, or a run that continues here in turns (a function or a remote
     /// workflow). `None` if this daemon decides the run.
     pub(crate) fn connect(recorder: &Recorder, is_function: bool, first: Vec<Event>) -> Option<Self> {
-        let Recorder { shared, caller, run, about, .. } = recorder;
-        if about.engine == EngineKind::Sqlite {
+        let Recorder { shared, caller, run, header, .. } = recorder;
+        if header.engine == EngineKind::Sqlite {
             return None;
         }
-        let (workflow, is_root) = (about.workflow.clone(), about.parent.is_none());
+        let (workflow, is_root) = (header.workflow.clone(), header.parent.is_none());
         let inbox = shared.outer.register(&run.id, caller.clone(), workflow, is_function, is_root, first);
         Some(Self { inbox, blocked_reason: None })
     }
@@ -58,9 +58,9 @@ impl Mirror {
     /// Makes the engine start the run, unless the parent starts it there. Without a worker, sets the
     /// reason that blocks the run.
     pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
-        let Recorder { shared, run, about, .. } = recorder;
-        let is_young = shared.clock.now().since(about.started) < MAX_START_AGE;
-        match about.parent {
+        let Recorder { shared, run, header, .. } = recorder;
+        let is_young = shared.clock.now().since(header.started) < MAX_START_AGE;
+        match header.parent {
             Some(_) => {}
             None if attempt == Attempt::First || is_young => shared.outer.start(&run.id),
             None => shared.outer.watch(&run.id),

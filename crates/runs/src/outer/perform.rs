@@ -206,6 +206,6 @@ pub(crate) async fn start_answer(shared: &Engine, id: &RunId) -> Option<EngineAn
         return Some(answer);
     }
     let run = shared.find(id).await.ok().flatten()?;
-    let workflow = run.about.workflow.clone();
+    let workflow = run.header.workflow.clone();
     (run.kind() == Kind::Remote).then(|| EngineAnswer::Begun { workflow, events: Vec::new(), function: true })
 }

@@ -69,7 +69,7 @@ impl Engine {
         let source = DefinitionSource::Remote { service: start.service.clone() };
         let (workflow, params) = (tool.name, Map::new());
         let request = StartKey::request(key.as_ref());
-        let mut about = RunHeader {
+        let mut header = RunHeader {
             workflow,
             started: start.at,
             input,
@@ -83,9 +83,9 @@ impl Engine {
             source,
             engine,
         };
-        about.mask(&self.secrets);
+        header.mask(&self.secrets);
         let (seal, environment) = (Seal::default(), Environment::Empty);
-        let parts = LaunchParts { caller, run, about, environment, seal, key };
+        let parts = LaunchParts { caller, run, header, environment, seal, key };
         self.launch(parts, |recorder| {
             let mut run = RemoteRun::new(recorder, start.clone(), State::default());
             let entry = Entry::Began(Box::new(start));

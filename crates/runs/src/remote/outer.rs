@@ -14,7 +14,7 @@ impl RemoteRun {
     /// not `Sync`.)
     pub(super) async fn is_abandoned_by_parent(&mut self) -> bool {
         let shared = &self.recorder.shared;
-        let Some(step) = self.recorder.about.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
+        let Some(step) = self.recorder.header.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
         shared.outer.is_abandoned(step)
             || matches!(shared.find(&step.run).await, Ok(Some(parent)) if parent.state().is_over())
     }

@@ -68,7 +68,7 @@ pub(crate) fn report(
     }
     let next_step = match progress.state.is_over() {
         true => None,
-        false => next_step(&state, &run.about.workflow),
+        false => next_step(&state, &run.header.workflow),
     };
     let result = state.end.map(|end| secrets.masked_value(end.result));
     Ok(RunReply {
@@ -119,7 +119,7 @@ pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, Resul
 
 /// Returns the ids of a run at its service; `None` if the service has not started it.
 pub(crate) async fn remote_ids(shared: &Engine, run: &Run) -> Option<RemoteIds> {
-    let DefinitionSource::Remote { service } = &run.about.source else { return None };
+    let DefinitionSource::Remote { service } = &run.header.source else { return None };
     let records = shared.journal.read(&run.id, 1).await.ok()?;
     records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
         Ok(Entry::Started { instance, correlation_id, .. }) => {

@@ -51,7 +51,7 @@ impl Runs {
         if !run.state().is_over() || run.is_driven() {
             return Err(DeleteError::InProgress { run: run.id.clone() });
         }
-        if let Some(parent) = run.about.parent.as_ref().map(|step| &step.run)
+        if let Some(parent) = run.header.parent.as_ref().map(|step| &step.run)
             && journal.find(parent).await?.is_some()
         {
             return Err(DeleteError::Nested { parent: parent.clone() });
@@ -59,7 +59,7 @@ impl Runs {
         let mut family = vec![run.id.clone()];
         for known in self.runs_after(number).await? {
             let run = self.shared.to_run(known);
-            if run.about.parent.as_ref().is_some_and(|step| family.contains(&step.run)) {
+            if run.header.parent.as_ref().is_some_and(|step| family.contains(&step.run)) {
                 if !run.state().is_over() || run.is_driven() {
                     return Err(DeleteError::ChildInProgress { run: run.id.clone() });
                 }

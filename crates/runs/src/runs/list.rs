@@ -26,9 +26,9 @@ struct RunQuery<'a> {
 
 impl RunQuery<'_> {
     fn matches(&self, run: &Run) -> bool {
-        self.workflow.is_none_or(|workflow| workflow == run.about.workflow)
-            && self.since.is_none_or(|since| run.about.started >= since)
-            && self.until.is_none_or(|until| run.about.started < until)
+        self.workflow.is_none_or(|workflow| workflow == run.header.workflow)
+            && self.since.is_none_or(|since| run.header.started >= since)
+            && self.until.is_none_or(|until| run.header.started < until)
     }
 }
 

@@ -150,7 +150,7 @@ impl Runs {
             (Some(only), true) => Ok(only),
             (None, _) => {
                 let waits_on_temporal =
-                    |run: &Arc<Run>| run.about.engine != EngineKind::Sqlite && !run.progress().gates.is_empty();
+                    |run: &Arc<Run>| run.header.engine != EngineKind::Sqlite && !run.progress().gates.is_empty();
                 if let Some(run) = self.family(&named_run).into_iter().find(waits_on_temporal) {
                     return Err(ProposalError::OnTemporal { run: run.id.clone() });
                 }
@@ -174,7 +174,7 @@ impl Runs {
         before: &Definition,
         after: &Definition,
     ) -> Result<RecordingCheck, RecordingError> {
-        match &run.about.source {
+        match &run.header.source {
             DefinitionSource::Saved { folder, name } => {
                 self.shared.workflows.check_recordings(folder, name, before, after).await
             }

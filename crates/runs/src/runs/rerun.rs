@@ -158,12 +158,12 @@ impl Runs {
             Some(_) => EngineKind::Sqlite,
             None => verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine()),
         };
-        let about = RerunInfo {
+        let header = RerunInfo {
             run_id: earlier.id.to_string(),
             from_state: request.from_state,
             taken_over_events: part.as_ref().map(|part| part.event_count() as u64),
         };
-        let again = Some(Rerun { about, part });
+        let again = Some(Rerun { header, part });
         let launch = MachineLaunch { definition, source, start, key, engine, again };
         Ok(self.launch_machine(caller, launch, None).await?)
     }
@@ -180,10 +180,10 @@ impl Runs {
         if request.from_state.is_some() {
             return Err(RerunError::NoMachine(earlier.id.clone()));
         }
-        if earlier.about.source == DefinitionSource::Function {
+        if earlier.header.source == DefinitionSource::Function {
             return Err(RerunError::FromFile(earlier.id.clone()));
         }
-        let (mut input, mut params) = (earlier.about.input.clone(), earlier.about.params.clone());
+        let (mut input, mut params) = (earlier.header.input.clone(), earlier.header.params.clone());
         let new_variables = verb.initial_variables.clone().unwrap_or_default();
         if !new_variables.is_empty() {
             params.extend(new_variables);
@@ -197,7 +197,7 @@ impl Runs {
             return Err(RerunError::Secrets(hidden));
         }
         let run_arguments = RunArguments { input, params };
-        let workflow_name = Some(earlier.about.workflow.clone());
+        let workflow_name = Some(earlier.header.workflow.clone());
         let verb = RunWorkflow {
             workflow_name,
             initial_variables: Some(run_arguments.as_variables()),
@@ -238,7 +238,7 @@ impl Runs {
         }
         let definition = Definition::parse(document, &TerminalTools)
             .map_err(|problems| RerunError::Definition(problems.to_string()))?;
-        let source = match &earlier.about.source {
+        let source = match &earlier.header.source {
             DefinitionSource::ToKeep { .. } => DefinitionSource::Given,
             source => source.clone(),
         };

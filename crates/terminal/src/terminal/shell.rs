@@ -52,7 +52,7 @@ pub(super) struct Shell {
     /// True if the shell read a line since the last prompt, with or without a command.
     line_taken: bool,
     /// A prompt that may not be the awaited one.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) doubt: Option<UnconfirmedPrompt>,
     pub(super) running: bool,
     /// Start time of the last command.
     pub(super) command_start: Option<Instant>,
@@ -92,7 +92,7 @@ const MAX_LAST_LINES: usize = 64;
 
 /// A prompt that counts once the shell reads input at it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Doubt {
+pub(super) struct UnconfirmedPrompt {
     pub(super) prompt: DoubtfulPrompt,
     pub(super) next_check: Instant,
     pause: Duration,
@@ -109,7 +109,7 @@ pub(super) enum DoubtfulPrompt {
     Claimed,
 }
 
-impl Doubt {
+impl UnconfirmedPrompt {
     /// Pause for a shell to read the next line typed ahead, and to begin to read after its prompt.
     const MIN_PAUSE: Duration = Duration::from_millis(30);
     /// Same as [`Self::MIN_PAUSE`], for a shell behind a relay, whose state is not visible.
@@ -245,7 +245,7 @@ impl Shell {
     pub(super) fn expect_prompt(&mut self) {
         if self.at_prompt && !self.running {
             (self.at_prompt, self.expects_new_prompt) = (false, true);
-            self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::INTERRUPT_PAUSE));
+            self.doubt = Some(UnconfirmedPrompt::new(DoubtfulPrompt::Shown, UnconfirmedPrompt::INTERRUPT_PAUSE));
         }
     }
 
@@ -307,18 +307,21 @@ impl Shell {
                 self.record_outcomes(self.last_exit.filter(|_| has_begun), self.has_run);
                 if self.unread_lines > 0 {
                     // The lines were typed ahead, or a program has read them. A later check decides.
-                    let pause = if self.is_inner { Doubt::RELAYED_PAUSE } else { Doubt::MIN_PAUSE };
-                    self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
+                    let pause =
+                        if self.is_inner { UnconfirmedPrompt::RELAYED_PAUSE } else { UnconfirmedPrompt::MIN_PAUSE };
+                    self.doubt = Some(UnconfirmedPrompt::new(DoubtfulPrompt::Shown, pause));
                 } else {
                     match self.integration.as_ref().map(|integration| integration.kind) {
                         Some(Kind::Zsh) => {
                             self.awaits_editor = true;
-                            self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MIN_PAUSE));
+                            self.doubt =
+                                Some(UnconfirmedPrompt::new(DoubtfulPrompt::Shown, UnconfirmedPrompt::MIN_PAUSE));
                         }
                         // ksh sets the terminal's modes after its prompt. Before that, the kernel would echo typed
                         // lines.
                         Some(Kind::Posix) => {
-                            self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MODES_PAUSE));
+                            self.doubt =
+                                Some(UnconfirmedPrompt::new(DoubtfulPrompt::Shown, UnconfirmedPrompt::MODES_PAUSE));
                         }
                         Some(Kind::Bash | Kind::Fish) | None => self.record_prompt(),
                     }
@@ -326,7 +329,7 @@ impl Shell {
             }
             Mark::PromptClaimed => {
                 self.expects_new_prompt = true;
-                self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::MIN_PAUSE));
+                self.doubt = Some(UnconfirmedPrompt::new(DoubtfulPrompt::Claimed, UnconfirmedPrompt::MIN_PAUSE));
             }
             Mark::CommandStarted => {
                 // A shell may run the next line typed ahead without a prompt before it.

@@ -147,7 +147,7 @@ fn rehearsal_reports_missing_stubs() {
     ]
     .assert_eq(&end(json!({"states": {"wait": ["timeout"]}})));
     expect![[
-        r#"State 'judge' asks for a judgement; write one of 'there are no warnings', 'none of these' under "gates""#
+        r#"State 'judge' asks for a judgement; add one of 'there are no warnings', 'none of these' under "gates""#
     ]]
     .assert_eq(&end(json!({"states": {"wait": {"match_text": "done"}}})));
     expect!["State 'pause' has no timeout, so it cannot time out; give it one or another result"]
@@ -433,7 +433,7 @@ fn form_is_answered_with_its_fields() {
         RehearsalEnd::Stuck { error } => error,
         other => panic!("{other:?}"),
     };
-    assert!(stuck(json!({})).contains("write an object with its fields version, count"), "{}", stuck(json!({})));
+    assert!(stuck(json!({})).contains("add an object with its fields version, count"), "{}", stuck(json!({})));
     assert_eq!(
         stuck(json!({"ask": {"count": "some"}})),
         "State 'ask' does not accept its answer: 'version' must be filled in; 'count' must be a whole number, not \"some\""

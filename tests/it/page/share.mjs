@@ -107,7 +107,7 @@ await play(async (browser) => {
   assert.ok(shares[0].browsers >= 1);
   await tell({ run: ["serve", "sessions", "end", shared.share_id, "--json"] });
   await page.reload();
-  await page.getByText("This browser is not logged in").waitFor();
+  await page.getByText("This link has expired or was ended").waitFor();
   await page.goto("about:blank");
   await page.goto(shared.url);
   await page.getByRole("alert").waitFor();

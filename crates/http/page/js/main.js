@@ -75,10 +75,18 @@ let leave = () => {};
 /** End what the frame listens to. @type {(() => void)[]} */
 let stops = [];
 
+/** Whether the tab shows, or showed last, the terminal of a read-only link. */
+let isLink = false;
+
 /** @param {string | null} [problem] */
 function showLogin(problem) {
   leave();
   leave = () => {};
+  if (isLink) {
+    showTitle("Link");
+    fill(app, h("main", { id: "main", class: "login" }, h("h1", {}, "Steplatch"), h("p", { class: "problem", role: "alert" }, LINK_ENDED)));
+    return;
+  }
   showTitle("Log in");
   const command = h("code", { class: "command" }, "steplatch open");
   const copy = h("button", { class: "quiet", onclick: () => navigator.clipboard.writeText("steplatch open") }, icon("copy"), "Copy");
@@ -98,6 +106,7 @@ function showLogin(problem) {
 
 /** Shows the terminal of a read-only link, and nothing else. @param {string} id */
 function showShared(id) {
+  isLink = true;
   for (const stop of stops) stop();
   leave();
   const main = h("main", { id: "main", tabindex: "-1" });
@@ -115,6 +124,7 @@ function showFrame() {
     showShared(shared);
     return;
   }
+  isLink = false;
   const count = h("span", { class: "count", hidden: true });
   for (const stop of stops) stop();
   const stopCounting = listen((lists) => {
@@ -225,7 +235,7 @@ async function start(tickets) {
   const hasLoggedIn = Boolean(tickets) && !isWhole && !problem;
   if (tickets?.project && (hasLoggedIn || (isWhole && (await isWantedProject(tickets.project))))) chooseProject(tickets.project);
   // A link in the tab of a whole session would take it away.
-  if (share && !isWhole && (await logIn(share))) problem = "This link has expired or was ended; ask for another one.";
+  if (share && !isWhole && (await logIn(share))) problem = LINK_ENDED;
   if (tickets?.passkey && half()) {
     passkey.setTicket(tickets.passkey);
     history.replaceState(null, "", "#/passkey");
@@ -258,6 +268,9 @@ function isWantedProject(path) {
     dialog.showModal();
   });
 }
+
+/** The words for a link that leads nowhere. */
+const LINK_ENDED = "This link has expired or was ended; ask for another one.";
 
 /** The words for a session that was ended, or not used for long. */
 const ENDED = "The session has ended.";

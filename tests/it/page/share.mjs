@@ -106,8 +106,11 @@ await play(async (browser) => {
   assert.equal(shares[0].share_id, shared.share_id);
   assert.ok(shares[0].browsers >= 1);
   await tell({ run: ["serve", "sessions", "end", shared.share_id, "--json"] });
-  await page.reload();
+  // The other person is not told how to log in.
   await page.getByText("This link has expired or was ended").waitFor();
+  assert.equal(await page.getByText("steplatch open").count(), 0);
+  await page.reload();
+  await page.getByText("This browser is not logged in").waitFor();
   await page.goto("about:blank");
   await page.goto(shared.url);
   await page.getByRole("alert").waitFor();

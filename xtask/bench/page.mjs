@@ -47,7 +47,7 @@ function processes() {
     try {
       const words = readFileSync(`/proc/${id}/cmdline`, "utf8").split("\0");
       if (words[0] !== STEPLATCH || !readFileSync(`/proc/${id}/environ`, "utf8").includes(`HOME=${home}\0`)) continue;
-      const role = ["serve", "terminal-host", "host", "daemon"].find((word) => words.includes(word));
+      const role = ["terminal-host", "host", "daemon", "serve"].find((word) => words.includes(word));
       if (role) found[role === "host" ? "terminal-host" : role] = Number(id);
     } catch {
       // It has ended, or belongs to another user.

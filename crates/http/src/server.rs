@@ -310,20 +310,6 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "failed to set TCP_NODELAY; small responses may be delayed");
     }
-    // A connection without a byte costs a socket and this task only.
-    tokio::select! {
-        readable = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, stream.readable()) => match readable {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return,
-        },
-        () = slot.connection.replaced.cancelled() => return,
-        () = shutdown.cancelled() => return,
-    }
-    Box::pin(serve_http(stream, peer, slot, router, shutdown)).await;
-}
-
-/// Serves the requests of a connection until its end.
-async fn serve_http(stream: TcpStream, peer: Peer, slot: ConnectionSlot, router: Router, shutdown: CancellationToken) {
     let slot = Arc::new(slot);
     let connection = slot.connection.clone();
     let socket_slot = slot.clone();

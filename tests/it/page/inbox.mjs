@@ -24,7 +24,7 @@ await play(async (browser) => {
   const page = await open(context, given.url);
   const told = () => page.evaluate(() => window.shown.map(({ title, body }) => `${title}: ${body}`));
 
-  // Nothing waits; the terminals are there.
+  // Nothing waits, also not a shell at its prompt; the terminals are there.
   await page.getByRole("heading", { name: "Inbox" }).waitFor();
   await page.getByText("Nothing waits for you.").waitFor();
   await page.getByRole("heading", { name: "Terminals" }).waitFor();
@@ -51,6 +51,9 @@ await play(async (browser) => {
   await page.locator(".stage > .screen .row", { hasText: ">>>" }).first().waitFor();
   const [{ cwd, cols }] = (await tell({ run: ["terminal", "list", "--json"] })).sessions;
   assert.deepEqual([cwd, cols], ["/tmp", 90]);
+  // A program that waits for input is listed with its last line.
+  await page.getByRole("link", { name: "Inbox" }).click();
+  await page.locator("section[aria-labelledby=asking] li", { hasText: "numbers" }).getByText(">>>").waitFor();
   await tell({ run: ["terminal", "close", "numbers", "--json"] });
   await page.getByRole("link", { name: /^Inbox/ }).click();
   await page.getByText("No terminal is open").waitFor();

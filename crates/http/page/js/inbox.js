@@ -1,5 +1,6 @@
 // The first view: questions that wait for a person, and the terminals below them.
 
+import { ask } from "./api.js";
 import { shownTime } from "./choices.js";
 import { fill, h, setText } from "./dom.js";
 import { gatesList } from "./gates.js";
@@ -39,17 +40,36 @@ export function show(into) {
       terminals.parts,
     ),
   );
+  /** The last lines of terminals that wait for input, and the activity that they are of; no line for a full-screen program. */
+  const lines = /** @type {Map<string, { activity: number, line: string | null }>} */ (new Map());
+  /** Returns the last line of a terminal, once it was read. @param {any} terminal @returns {string | null} */
+  function lineOf({ session_id: id, last_activity: activity }) {
+    const known = lines.get(id);
+    if (known && known.activity === activity) return known.line;
+    lines.set(id, { activity, line: known?.line ?? null });
+    ask("GET", `/terminals/${encodeURIComponent(id)}`, { content_mode: "tail", line_count: 1 }).then(({ alternate_screen: isFullScreen, screen_content: text }) => {
+      const line = visible(String(text ?? "").trimEnd().split("\n").at(-1) ?? "").trim();
+      lines.set(id, { activity, line: isFullScreen ? null : line || null });
+      const now = lists();
+      if (now) draw(now);
+    }, () => {});
+    return known?.line ?? null;
+  }
   /** @param {import("./store.js").Lists} lists */
   const draw = (lists) => {
     const now = Date.now();
-    none.hidden = gates(lists).length + lockedRuns(lists).length + passwordTerminals(lists).length + askingTerminals(lists).length > 0;
-    asking.update(askingTerminals(lists).map((terminal) => ({
+    const questions = askingTerminals(lists).flatMap((terminal) => {
+      const line = lineOf(terminal);
+      return line ? [{ terminal, line }] : [];
+    });
+    none.hidden = gates(lists).length + lockedRuns(lists).length + passwordTerminals(lists).length + questions.length > 0;
+    asking.update(questions.map(({ terminal, line }) => ({
       id: terminal.session_id,
       address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
       name: terminalName(terminal),
       tone: "soft",
       state: "waits for input",
-      more: terminalPlace(terminal),
+      more: line,
     })));
     passwords.update(passwordTerminals(lists).map((terminal) => ({
       id: terminal.session_id,

@@ -130,14 +130,18 @@ impl Caller {
     /// users, the terminal alone counts.
     #[boxed]
     pub async fn is_at_own_terminal(&self) -> bool {
-        let is_person = matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden));
-        is_person && self.peer.is_none() && self.standing.verdict().await.has_terminal
+        self.peer.is_none() && self.may_be_person().await && self.standing.verdict().await.has_terminal
     }
 
     /// Returns whether the caller is a browser that a person may have, served by the page server.
     #[boxed]
     pub async fn is_in_own_browser(&self) -> bool {
-        self.peer.is_some() && matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden))
+        self.peer.is_some() && self.may_be_person().await
+    }
+
+    /// Returns whether the caller counts as a person where the system hides processes of other users, too.
+    async fn may_be_person(&self) -> bool {
+        matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden))
     }
 
     /// Returns the source of the caller's passphrases.

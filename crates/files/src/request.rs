@@ -130,7 +130,7 @@ pub struct FileFacts {
     pub mode: u32,
     /// Time of the last change of the content.
     pub modified: Option<SystemTime>,
-    /// Distinguishes the file from one that replaces it later.
+    /// Identity of the file; a replacement has another identity.
     pub identity: FileIdentity,
 }
 

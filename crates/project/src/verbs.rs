@@ -50,14 +50,17 @@ impl Workflows {
             Ok(project) => project,
             Err(error) => return refusal(error.to_string()),
         };
-        // A definition that was shown has its secrets hidden; saved, it would lose them.
-        if verb.workflow_definition.to_string().contains(MASK) {
-            let advice = "pass secrets as arguments, or as {secret:NAME}";
-            return refusal(format!("the definition contains '{MASK}', where a secret was hidden; {advice}"));
-        }
         let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
-        let created = self.disk.run_write(move || create(&library_search.folders(), &project, &verb, &author)).await;
+        let created = self.disk.run_write(move || {
+            // A definition that was shown has its secrets hidden; saved, it would lose them.
+            if verb.workflow_definition.to_string().contains(MASK) {
+                let advice = "pass secrets as arguments, or as {secret:NAME}";
+                return refusal(format!("the definition contains '{MASK}', where a secret was hidden; {advice}"));
+            }
+            create(&library_search.folders(), &project, &verb, &author)
+        });
+        let created = created.await;
         created.unwrap_or_else(|error| refusal(error.to_string()))
     }
 

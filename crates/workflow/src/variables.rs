@@ -58,7 +58,7 @@ pub struct Variables {
     /// Results of states, by `STATE_FIELD`.
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
-    /// What the last state that shows something has shown, for the person at a gate.
+    /// Fields of the last result with any of [`EVIDENCE_FIELDS`], for the person at a gate.
     evidence: Map<String, Value>,
     /// Number of visits to the current state. Lists of variables omit it.
     visits: Option<Value>,

@@ -325,13 +325,13 @@ async fn repeated_step_makes_one_call() {
     let count = RunNode { node_id: "count".to_owned(), ..RunNode::default() };
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
-    let somebody = Author::connected(&daemon, &author.folder).await;
+    let other_client = Author::connected(&daemon, &author.folder).await;
     assert_eq!(
-        somebody.call_once(&count, "step_1").await.unwrap(),
+        other_client.call_once(&count, "step_1").await.unwrap(),
         first,
         "a call repeated over another connection returns the first reply"
     );
-    let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), somebody.call_once(&count, "step_2"));
+    let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), other_client.call_once(&count, "step_2"));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!(
         (&one, one.output.as_str().map(str::trim)),
@@ -358,8 +358,8 @@ async fn call_ends_with_its_caller_and_with_the_daemon() {
     // The call was cancelled.
     eventually("the step ends", async || !running(&pid)).await;
     fs::remove_file(&pid).unwrap();
-    let somebody = Author::connected(&daemon, &author.folder).await;
-    let calling = tokio::spawn(async move { somebody.call_once(&slow, "slow").await });
+    let other_client = Author::connected(&daemon, &author.folder).await;
+    let calling = tokio::spawn(async move { other_client.call_once(&slow, "slow").await });
     eventually("the step runs", async || running(&pid)).await;
     daemon.stop().await;
     assert!(!running(&pid), "a call with a step stops with the daemon");

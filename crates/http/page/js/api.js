@@ -69,7 +69,7 @@ export async function ask(method, path, parameters = {}) {
  * Returns the events of a run so far.
  *
  * @param {string} run
- * @param {number} last The number of the last one that there is for sure.
+ * @param {number} last The number of the last event that is known to exist.
  * @returns {Promise<any[]>}
  * @throws {ApiError}
  */

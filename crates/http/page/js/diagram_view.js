@@ -103,7 +103,7 @@ export function diagramView(drawn, pick, redrawn) {
     for (const [name, card] of made.cards) {
       const states = statesOf(name);
       for (const state of states) cards.set(state, card);
-      // Of several states, the one that was executed last is shown.
+      // A chain leads to the state that ran last.
       card.addEventListener("click", () => pick(card.dataset["last"] ?? states[0] ?? name));
     }
     fill(area, picture);

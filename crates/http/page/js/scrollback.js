@@ -73,6 +73,8 @@ export function scrollback(into, id, onEnd) {
   /** The lines that the server found, the newest first, if not all of them are here. @type {import("./find.js").Line[] | null} */
   let lines = null;
   let chosenLine = 0;
+  /** The number of requested parts of the text. */
+  let texts = 0;
   /** Whether the server is searching, and the number of the search. */
   let isSearching = false;
   let searches = 0;
@@ -152,8 +154,11 @@ export function scrollback(into, id, onEnd) {
    * @param {number} [start] Where it begins.
    */
   async function showText(part, start) {
+    texts += 1;
+    const number = texts;
     const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}`, part).catch(() => null);
-    if (!reply) return;
+    // A later request shows another part.
+    if (!reply || number !== texts) return;
     const content = reply.screen_content ?? "";
     fill(text, textLines(content));
     textStart = start ?? Math.max(0, Number(reply.next_offset) - byteLength(content));
@@ -238,9 +243,10 @@ export function scrollback(into, id, onEnd) {
     }
     if (number !== searches) return;
     isSearching = false;
-    const here = new Set(found.map(({ row }) => row)).size;
+    // Places, because a long line has several rows here.
+    const total = newest === null ? 0 : places(newest.map(({ text }) => text), search.value).length;
     if (newest === null) setText(count, `${found.length} here; older output could not be searched`);
-    else if (newest.length <= here || newest.length === 0) mark();
+    else if (total <= found.length && newest.length < MOST_FOUND) mark();
     else {
       lines = newest;
       await showLine(0);
@@ -254,6 +260,7 @@ export function scrollback(into, id, onEnd) {
     chosenLine = index;
     const start = Math.max(0, line.offset - AROUND.before);
     await showText({ content_mode: "history", offset: start, limit: AROUND.limit }, start);
+    if (chosenLine !== index || lines?.[index] !== line) return;
     // The line is the one at its distance from the start, as far as hidden characters allow.
     let [at, best, distance] = [start, -1, Infinity];
     const rowsWithPlaces = new Set(found.map(({ row }) => row));

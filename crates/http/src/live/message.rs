@@ -104,7 +104,7 @@ pub(super) enum ToTab {
 }
 
 impl ToTab {
-    /// Returns the message as it is sent.
+    /// Serializes the message for the socket.
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string(self).expect("a message contains only JSON")
     }

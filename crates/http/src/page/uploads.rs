@@ -68,15 +68,17 @@ impl Upload {
     }
 }
 
-/// Removes the uploads of servers that were killed, which nobody continues.
+/// Removes unfinished uploads of servers that were killed.
 pub(crate) fn remove_stale() {
     let Ok(user) = std::fs::metadata("/proc/self").map(|process| process.uid()) else { return };
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let is_upload = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if !entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+            continue;
+        }
         let Ok(metadata) = entry.metadata() else { continue };
         let content = entry.path().join(CONTENT).metadata().and_then(|content| content.modified());
         let age = content.or_else(|_| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
-        if is_upload && metadata.is_dir() && metadata.uid() == user && age.is_some_and(|age| age > STALE_TIME) {
+        if metadata.is_dir() && metadata.uid() == user && age.is_some_and(|age| age > STALE_TIME) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -3,11 +3,11 @@
 use async_recursion::async_recursion as boxed;
 use steplatch_ids::RunId;
 use steplatch_protocol::{DeleteRun, DeleteRunReply};
-use steplatch_store::{KnownRun, RunFilter, StorageError};
+use steplatch_store::{RunFilter, StorageError};
 
 use crate::lookup::{RunLookupError, parse_run_id};
+use crate::run::Run;
 use crate::runs::Runs;
-use crate::runs::list::RUNS_PER_PAGE;
 
 /// Failure to delete the record of a run.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,8 @@ impl Runs {
         let number = known.number;
         let run = self.shared.to_run(known);
         // A run with a driver may still write its end.
-        if !run.state().is_over() || run.is_driven() {
+        let has_finished = |run: &Run| run.state().is_over() && !run.is_driven();
+        if !has_finished(&run) {
             return Err(DeleteError::InProgress { run: run.id.clone() });
         }
         if let Some(parent) = run.header.parent.as_ref().map(|step| &step.run)
@@ -56,11 +57,13 @@ impl Runs {
         {
             return Err(DeleteError::Nested { parent: parent.clone() });
         }
+        // The journal lists the newest first, and a run starts after its parent.
         let mut family = vec![run.id.clone()];
-        for known in self.runs_after(number).await? {
+        let all = journal.runs(RunFilter::default()).await?;
+        for known in all.into_iter().rev().filter(|known| known.number > number) {
             let run = self.shared.to_run(known);
             if run.header.parent.as_ref().is_some_and(|step| family.contains(&step.run)) {
-                if !run.state().is_over() || run.is_driven() {
+                if !has_finished(&run) {
                     return Err(DeleteError::ChildInProgress { run: run.id.clone() });
                 }
                 family.push(run.id.clone());
@@ -73,21 +76,5 @@ impl Runs {
         }
         self.shared.empty_log().await;
         Ok(family.len() as u64)
-    }
-
-    /// Returns the runs that started after the run with this number, oldest first. A run starts after its parent.
-    async fn runs_after(&self, number: u64) -> Result<Vec<KnownRun>, StorageError> {
-        let (mut runs, mut oldest_number) = (Vec::new(), None);
-        loop {
-            let filter = RunFilter { before: oldest_number, limit: Some(RUNS_PER_PAGE), ..RunFilter::default() };
-            let page = self.shared.journal.runs(filter).await?;
-            let is_last = page.len() < RUNS_PER_PAGE || page.last().is_some_and(|known| known.number <= number);
-            oldest_number = page.last().map(|known| known.number);
-            runs.extend(page.into_iter().filter(|known| known.number > number));
-            if is_last {
-                runs.reverse();
-                return Ok(runs);
-            }
-        }
     }
 }

@@ -15,7 +15,7 @@ use crate::runs::Runs;
 const DEFAULT_LISTED_RUNS: usize = 50;
 
 /// Number of runs to read at a time.
-pub(super) const RUNS_PER_PAGE: usize = 200;
+const RUNS_PER_PAGE: usize = 200;
 
 /// The criteria of a list.
 struct RunQuery<'a> {

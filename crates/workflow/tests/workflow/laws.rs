@@ -352,10 +352,10 @@ proptest! {
             if history.is_over() {
                 break;
             }
-            let nobody: steplatch_ids::StepId = "run_0123456789abcdef/nobody/9".parse().expect("the step id is valid");
+            let unknown_step: steplatch_ids::StepId = "run_0123456789abcdef/nobody/9".parse().expect("the step id is valid");
             let strangers = [
-                Input::Outcome { step: nobody.clone(), outcome: Outcome::Unknown },
-                Input::GateAnswered { step: nobody, choice: NONE_OF_THESE.into(), by: "nobody".into() },
+                Input::Outcome { step: unknown_step.clone(), outcome: Outcome::Unknown },
+                Input::GateAnswered { step: unknown_step, choice: NONE_OF_THESE.into(), by: "nobody".into() },
                 Input::Start(start.clone()),
             ];
             for stranger in strangers {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use steplatch_ids::RunId;
-use steplatch_protocol::{CancelWorkflow, DaemonPaths, DeleteRun, ListWorkflowRuns, RunRecord};
+use steplatch_protocol::{CancelWorkflow, DaemonPaths, DeleteRun, DeleteRunReply, ListWorkflowRuns, RunRecord};
 
 use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
@@ -269,7 +269,9 @@ async fn find_all(paths: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Fa
 async fn delete(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run in find_all(paths, ids).await? {
-        replies.push(daemon_client::ask(paths, DeleteRun { run_id: run }).await?);
+        // A refusal by the daemon names no run.
+        let reply = daemon_client::ask(paths, DeleteRun { run_id: run.clone() }).await?;
+        replies.push(DeleteRunReply { run_id: run, ..reply });
     }
     for reply in &replies {
         if !reply.success {

@@ -173,6 +173,7 @@ fn person_deletes_the_records_of_finished_runs() {
     // No agent removes its own records, neither on the command line nor over MCP.
     let refusal = home.run(&["runs", "delete", &first]);
     assert!(refusal.code != 0 && refusal.stderr.contains("by a person"), "{refusal:?}");
+    assert!(refusal.stderr.contains(&format!("run '{first}' was not deleted")), "{refusal:?}");
     let agent = Agent::new(&home);
     let person = Person::runs(&agent, &home, STEPLATCH, &format!("runs delete {} {second} {first}", &first[..12]));
     person.expect_text(&format!("{second}: Record deleted"));

@@ -3,7 +3,8 @@
 
 `cargo xtask dist --check` makes the packages and then runs it. For each package: install, `--version`, the tools over MCP,
 a workflow, `doctor`, `uninstall --purge`, removal. Nothing may be left in the home but what the package manager leaves
-of its own. No program reaches the network: the registries are off, and the proxy is a closed port.
+of its own. No program reaches the network: the registries are off, and the proxy is a closed port. The files for other
+channels are compared with the packages (`channels_check.py`).
 """
 
 import argparse
@@ -16,15 +17,13 @@ import sys
 import tempfile
 import time
 
+from channels_check import Broken, check_channels
+
 # Files that the package managers and the shell leave in a home.
 LEFT_BY_OTHERS = (".bash_history", ".cache", ".config/pip", ".npm", ".rustup")
 
 # A port that nothing listens on.
 CLOSED_PROXY = "http://127.0.0.1:9"
-
-
-class Broken(Exception):
-    """A package that does not do what its user expects."""
 
 
 class Home:
@@ -162,8 +161,12 @@ def main():
     parser.add_argument("--version", required=True, help="the version that they have")
     parser.add_argument("--hello", required=True, help="the first workflow")
     options = parser.parse_args()
-    hello = os.path.abspath(options.hello)
-    for package in packages(os.path.abspath(options.folder)):
+    hello, folder = os.path.abspath(options.hello), os.path.abspath(options.folder)
+    try:
+        check_channels(folder, options.version)
+    except Broken as broken:
+        raise SystemExit(str(broken)) from None
+    for package in packages(folder):
         try:
             check(package, options.version, hello)
         except Broken as broken:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the packages of one built binary: a tarball, two npm packages, a wheel, .deb, .mcpb and a plugin folder.
+"""Makes the packages of one built binary: a tarball, two npm packages, a wheel, .deb, .mcpb and a plugin folder; and the
+files that describe them to other channels (`channels.py`).
 
 `cargo xtask dist` builds the binary and installs what this needs, and then runs it. All packages have their name, version
 and description from the manifest of the binary. The files in them have the time of the last commit, and are in order, so
@@ -18,6 +19,8 @@ import subprocess
 import tarfile
 import tempfile
 import textwrap
+
+import channels
 
 TARGET = "x86_64-unknown-linux-gnu"
 
@@ -65,13 +68,23 @@ process.exit(status ?? 1);
 class Manifest:
     """What all packages say about the binary."""
 
-    def __init__(self, root):
+    def __init__(self, root, repository):
         command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", TARGET]
         metadata = json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True).stdout)
         packages = {package["id"]: package for package in metadata["packages"]}
         [own] = [package for package in packages.values() if package["name"] == "steplatch"]
         self.name, self.version = own["name"], own["version"]
         self.description, self.license = own["description"], own["license"]
+        # The registries permit 80 to 100 characters.
+        self.summary = self.description.partition(":")[0]
+        self.archive = f"{self.name}-{self.version}-{TARGET}"
+        self.is_on_crates_io = own["publish"] != []
+        self.repository = (repository or own["repository"] or "").rstrip("/").removesuffix(".git")
+        address = re.fullmatch(r"https://([\w.-]+)/([\w.-]+)/[\w.-]+", self.repository)
+        if self.repository and not address:
+            raise SystemExit(f"The address of the repository is '{self.repository}', not https://HOST/OWNER/NAME.")
+        # The MCP registry has a namespace for each account of GitHub.
+        self.server_name = f"io.github.{address[2]}/{self.name}" if address and address[1] == "github.com" else None
         commit = ["git", "log", "-1", "--format=%ct"]
         self.time = int(subprocess.run(commit, cwd=root, check=True, capture_output=True).stdout)
         self.dependencies = sorted(
@@ -179,7 +192,7 @@ class Packages:
         return os.path.join(self.folder, name)
 
     def make_tarball(self):
-        name = f"steplatch-{self.manifest.version}-{TARGET}"
+        name = self.manifest.archive
         files = {"steplatch": self.binary, "README.md": read(os.path.join(self.root, "README.md"))}
         files |= self.licences | {"steplatch.cdx.json": self.bom}
         files |= {f"man/man1/{page}": text for page, text in self.pages.items()}
@@ -197,12 +210,18 @@ class Packages:
         about = {"name": "steplatch", "description": manifest.description, "license": manifest.license}
         binary = f"{manifest.version}-{NODE_PLATFORM}"
         system, processor = NODE_PLATFORM.split("-")
+        if manifest.repository:
+            # The registry compares it with the origin of the package.
+            about["repository"] = {"type": "git", "url": f"git+{manifest.repository}.git"}
         launcher = about | {
             "version": manifest.version,
             "bin": {"steplatch": "bin/steplatch.js"},
             "engines": {"node": ">=18"},
             "optionalDependencies": {f"steplatch-{NODE_PLATFORM}": f"npm:steplatch@{binary}"},
         }
+        if manifest.server_name:
+            # The MCP registry compares it with `server.json`, as the note at the end of the wheel's description.
+            launcher["mcpName"] = manifest.server_name
         write_npm(self.path(f"steplatch-{manifest.version}.tgz"), launcher, {
             "bin/steplatch.js": LAUNCHER.encode(), "README.md": read(os.path.join(self.root, "README.md")),
         } | self.licences, manifest.time)
@@ -226,6 +245,8 @@ class Packages:
             Description-Content-Type: text/markdown
 
             """) + read(os.path.join(self.root, "README.md"))
+        if manifest.server_name:
+            metadata += f"\n<!-- mcp-name: {manifest.server_name} -->\n"
         files = {
             f"{name}.data/scripts/steplatch": self.binary,
             f"{name}.dist-info/METADATA": metadata,
@@ -311,6 +332,9 @@ class Packages:
             "skills/steplatch/SKILL.md": skill,
         } | {name: self.licences[name] for name in ["LICENSE-APACHE", "LICENSE-MIT"]}, manifest.time)
 
+    def write_channels(self):
+        write_files(self.folder, channels.files(self.manifest, self.folder), self.manifest.time)
+
     def write_digests(self):
         names = sorted(name for name in os.listdir(self.folder) if os.path.isfile(self.path(name)))
         lines = []
@@ -382,6 +406,7 @@ def run(command, time):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="the built binary")
+    parser.add_argument("--repository", help="the address of the repository, unless Cargo.toml has it")
     parser.add_argument("--wheel", required=True, help="the program that packs wheels")
     parser.add_argument("--mcpb", required=True, nargs="+", help="the command that packs MCP bundles")
     parser.add_argument("--folder", required=True, help="where the packages go")
@@ -390,13 +415,15 @@ def main():
     shutil.rmtree(options.folder, ignore_errors=True)
     os.makedirs(options.folder)
     program = os.path.abspath(options.program)
-    packages = Packages(Manifest(root), root, program, options.mcpb, options.wheel, os.path.abspath(options.folder))
+    manifest = Manifest(root, options.repository)
+    packages = Packages(manifest, root, program, options.mcpb, options.wheel, os.path.abspath(options.folder))
     packages.make_tarball()
     packages.make_npm()
     packages.make_wheel()
     packages.make_deb()
     packages.make_mcpb()
     packages.make_plugin()
+    packages.write_channels()
     packages.write_digests()
 
 

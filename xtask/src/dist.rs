@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use crate::repository::Repository;
 use crate::{clients, npm, step};
@@ -15,16 +15,24 @@ use crate::{clients, npm, step};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const GLIBC: &str = "2.17";
 
+const USAGE: &str = "Usage: cargo xtask dist [--check] [--repository https://HOST/OWNER/NAME]";
+
 /// The workflow that a new user runs first.
 const HELLO: &str = "examples/hello.json";
 
 /// Makes the packages in `packages` of the target directory; with `--check`, also installs and tries each.
+///
+/// Files that name a download are made with the address of `--repository`, or that of `Cargo.toml`.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
-    let is_checked = match arguments {
-        [] => false,
-        ["--check"] => true,
-        _ => bail!("Usage: cargo xtask dist [--check]"),
-    };
+    let (mut is_checked, mut address) = (false, None);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match *argument {
+            "--check" => is_checked = true,
+            "--repository" => address = Some(rest.next().context(USAGE)?),
+            _ => bail!(USAGE),
+        }
+    }
     let mcpb = step::work("programs that make packages", || {
         clients::FOR_PACKAGES.ensure(repository)?;
         npm::ensure_mcpb(repository)
@@ -35,20 +43,30 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     build.env("PATH", prepend_to_path(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);
     step::run("build for publishing", &mut build)?;
     let directory = repository.target().join("packages");
-    let mut make = Command::new("python3");
+    let mut make = python();
     make.arg(repository.root().join("xtask/dist/packages.py"));
     make.arg("--program").arg(repository.target().join(TARGET).join("dist/steplatch"));
     make.arg("--wheel").arg(programs.join("wheel"));
     make.args(["--mcpb", "node"]).arg(mcpb);
     make.arg("--folder").arg(&directory);
+    if let Some(address) = address {
+        make.args(["--repository", address]);
+    }
     step::run("packages", &mut make)?;
     if is_checked {
-        let mut check = Command::new("python3");
+        let mut check = python();
         check.arg(repository.root().join("xtask/dist/check.py")).arg("--folder").arg(&directory);
         check.args(["--version", env!("CARGO_PKG_VERSION"), "--hello"]).arg(repository.root().join(HELLO));
         step::run("packages, installed and tried", &mut check)?;
     }
     Ok(())
+}
+
+/// Returns a command of Python that writes no compiled modules beside the sources.
+fn python() -> Command {
+    let mut python = Command::new("python3");
+    python.arg("-B");
+    python
 }
 
 /// Returns the version with the commit and its date, as `steplatch --version` prints it.

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -71,10 +72,10 @@ def packages(folder):
         [found] = glob.glob(os.path.join(folder, pattern))
         return found
     launcher, platform = one("steplatch-?.?.?.tgz"), one("steplatch-*-linux-x64.tgz")
-    archive, wheel, deb, bundle = one("*.tar.gz"), one("*.whl"), one("*.deb"), one("*.mcpb")
+    archive, wheel, deb, bundle = one("*-gnu.tar.gz"), one("*.whl"), one("*.deb"), one("*.mcpb")
 
-    def unpack(home):
-        home.run("tar", "xzf", archive, "--strip-components=1", "--one-top-level=unpacked")
+    def unpack(archive):
+        return lambda home: home.run("tar", "xzf", archive, "--strip-components=1", "--one-top-level=unpacked")
 
     def make_venv(home):
         home.run(sys.executable, "-m", "venv", "venv")
@@ -92,13 +93,17 @@ def packages(folder):
         return lambda home: shutil.rmtree(os.path.join(home.folder, name))
 
     return [
-        Package("tarball", unpack, ["unpacked/steplatch"], remove_folder("unpacked")),
+        Package("tarball", unpack(archive), ["unpacked/steplatch"], remove_folder("unpacked")),
         Package("npm", npm, ["project/node_modules/.bin/steplatch"], remove_folder("project")),
         Package("wheel", make_venv, ["venv/bin/steplatch"], remove_folder("venv")),
         Package("deb", lambda home: home.run("dpkg", "--install", deb), ["/usr/bin/steplatch"],
                 lambda home: home.run("dpkg", "--purge", "steplatch")),
         Package("mcpb", lambda home: home.run(sys.executable, "-m", "zipfile", "-e", bundle, "bundle"),
                 ["bundle/server/steplatch"], remove_folder("bundle")),
+    ] + [
+        # Made on request only.
+        Package("static", unpack(found), ["unpacked/steplatch"], remove_folder("unpacked"))
+        for found in glob.glob(os.path.join(folder, "*-static.tar.gz"))
     ]
 
 
@@ -124,6 +129,28 @@ def list_tools(home, program):
     raise Broken("tools/list has no answer")
 
 
+def check_without_libc(home, program):
+    """Starts the program where there is nothing but the kernel's files: no C library, no shell."""
+    root = os.path.join(home.folder, "root")
+    for folder in ["dev", "etc", "proc", home.folder[1:], home.runtime[1:]]:
+        os.makedirs(os.path.join(root, folder))
+    os.mknod(os.path.join(root, "dev/null"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    with open(os.path.join(root, "etc/hosts"), "w", encoding="utf8") as file:
+        file.write("127.0.0.1 localhost\n")
+    shutil.copy(program, root)
+    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--root={root}", "--mount-proc=/proc"]
+    bare = [*namespaces, "/steplatch"]
+    home.run(*bare, "daemon", "start")
+    # The server resolves the name.
+    serve = [*bare, "serve", "--host", "localhost", "--port", "0", "--json"]
+    with subprocess.Popen(serve, env=home.environment, stdout=subprocess.PIPE, text=True) as served:
+        answer = json.loads(served.stdout.readline() or '{"success": false, "error": "it ends at once"}')
+        served.kill()
+    if not answer["success"]:
+        raise Broken(f"without a C library: {answer['error']}")
+    shutil.rmtree(root)
+
+
 def check(package, version, hello):
     home = Home()
     try:
@@ -143,6 +170,8 @@ def check(package, version, hello):
         tools = list_tools(home, program)
         if not {"open_terminal", "run_command", "run_workflow"} <= tools:
             raise Broken(f"the tools are {sorted(tools)}")
+        if package.name == "static":
+            check_without_libc(home, program[0])
         os.makedirs(os.path.join(home.folder, ".cursor"))
         home.run(*program, "setup")
         home.run(*program, "uninstall", "--purge", "--yes")

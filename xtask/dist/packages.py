@@ -33,6 +33,9 @@ GLIBC = (2, 17)
 
 AUTHORS = "The steplatch authors"
 
+# The licence of the C library, which its binaries carry along.
+GLIBC_LICENCE = ("/usr/share/doc/libc6/copyright", "/usr/share/common-licenses/LGPL-2.1")
+
 # File names of licences in the source of a package.
 LICENCE_NAME = re.compile(r"(licen[cs]e|copying|notice|unlicense|copyright)", re.IGNORECASE)
 
@@ -191,9 +194,8 @@ class Packages:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def make_tarball(self):
-        name = self.manifest.archive
-        files = {"steplatch": self.binary, "README.md": read(os.path.join(self.root, "README.md"))}
+    def make_tarball(self, name, binary, more_files=()):
+        files = dict(more_files) | {"steplatch": binary, "README.md": read(os.path.join(self.root, "README.md"))}
         files |= self.licences | {"steplatch.cdx.json": self.bom}
         files |= {f"man/man1/{page}": text for page, text in self.pages.items()}
         files |= {
@@ -406,6 +408,7 @@ def run(command, time):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="the built binary")
+    parser.add_argument("--static", help="the binary with the C library in it, for a tarball of its own")
     parser.add_argument("--repository", help="the address of the repository, unless Cargo.toml has it")
     parser.add_argument("--wheel", required=True, help="the program that packs wheels")
     parser.add_argument("--mcpb", required=True, nargs="+", help="the command that packs MCP bundles")
@@ -417,7 +420,11 @@ def main():
     program = os.path.abspath(options.program)
     manifest = Manifest(root, options.repository)
     packages = Packages(manifest, root, program, options.mcpb, options.wheel, os.path.abspath(options.folder))
-    packages.make_tarball()
+    packages.make_tarball(manifest.archive, packages.binary)
+    if options.static:
+        with open(options.static, "rb") as file:
+            licence = {"LICENSE-GLIBC.txt": "\n\n".join(read(path) for path in GLIBC_LICENCE)}
+            packages.make_tarball(f"steplatch-{manifest.version}-{NODE_PLATFORM}-static", file.read(), licence)
     packages.make_npm()
     packages.make_wheel()
     packages.make_deb()

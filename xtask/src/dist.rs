@@ -1,9 +1,10 @@
 //! `cargo xtask dist`: packages of the published binary, for people without a Rust toolchain.
 //!
-//! The binary is linked with a C library from 2014, so that it runs on all distributions of the time since. Python makes the
-//! packages (`dist/packages.py`) and installs them as a user does (`dist/check.py`): what it has for archives, JSON and
-//! digests would be several crates here.
+//! The binary is linked with a C library from 2014, so that it runs on all distributions of the time since. `--static` adds
+//! one that contains its C library. Python makes the packages (`dist/packages.py`) and installs them as a user does
+//! (`dist/check.py`): what it has for archives, JSON and digests would be several crates here.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
@@ -15,7 +16,7 @@ use crate::{clients, npm, step};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const GLIBC: &str = "2.17";
 
-const USAGE: &str = "Usage: cargo xtask dist [--check] [--repository https://HOST/OWNER/NAME]";
+const USAGE: &str = "Usage: cargo xtask dist [--check] [--static] [--repository https://HOST/OWNER/NAME]";
 
 /// The workflow that a new user runs first.
 const HELLO: &str = "examples/hello.json";
@@ -24,11 +25,12 @@ const HELLO: &str = "examples/hello.json";
 ///
 /// Files that name a download are made with the address of `--repository`, or that of `Cargo.toml`.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
-    let (mut is_checked, mut address) = (false, None);
+    let (mut is_checked, mut is_static, mut address) = (false, false, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match *argument {
             "--check" => is_checked = true,
+            "--static" => is_static = true,
             "--repository" => address = Some(rest.next().context(USAGE)?),
             _ => bail!(USAGE),
         }
@@ -42,6 +44,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     build.args(["--target", &format!("{TARGET}.{GLIBC}")]);
     build.env("PATH", prepend_to_path(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);
     step::run("build for publishing", &mut build)?;
+    let static_program = if is_static { Some(build_static(repository)?) } else { None };
     let directory = repository.target().join("packages");
     let mut make = python();
     make.arg(repository.root().join("xtask/dist/packages.py"));
@@ -49,6 +52,9 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     make.arg("--wheel").arg(programs.join("wheel"));
     make.args(["--mcpb", "node"]).arg(mcpb);
     make.arg("--folder").arg(&directory);
+    if let Some(program) = static_program {
+        make.arg("--static").arg(program);
+    }
     if let Some(address) = address {
         make.args(["--repository", address]);
     }
@@ -60,6 +66,17 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         step::run("packages, installed and tried", &mut check)?;
     }
     Ok(())
+}
+
+/// Builds the binary that contains its C library, which is that of this computer, and returns its path.
+fn build_static(repository: &Repository) -> anyhow::Result<PathBuf> {
+    // The other binary has the same path in its directory.
+    let directory = repository.target().join("static");
+    let mut build = repository.cargo(&["build", "--locked", "--profile", "dist", "--bin", "steplatch"]);
+    build.args(["--target", TARGET]).env("CARGO_TARGET_DIR", &directory);
+    build.env("RUSTFLAGS", "-C target-feature=+crt-static").env("STEPLATCH_BUILD", describe_build(repository)?);
+    step::run("build with the C library", &mut build)?;
+    Ok(directory.join(TARGET).join("dist/steplatch"))
 }
 
 /// Returns a command of Python that writes no compiled modules beside the sources.

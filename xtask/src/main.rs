@@ -63,10 +63,10 @@ cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of fault
 cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the real program N times (500) while runs of every kind
                                          act, beside N busy loops (0), and count repeated and lost effects. --kinds A,B
                                          selects kinds of runs. Starts an sshd on loopback: run it as root in a container.
-cargo xtask dist [--check]               Make packages of the published binary: tarball, npm, wheel, .deb, .mcpb and a plugin;
+cargo xtask dist [--check] [--static]    Make packages of the published binary: tarball, npm, wheel, .deb, .mcpb and a plugin;
     [--repository URL]                   and a Dockerfile, a Nix flake and, with an address, server.json and a Homebrew
                                          formula. --check installs each package into an empty home and tries it, which
-                                         replaces an installed .deb.
+                                         replaces an installed .deb; --static adds a tarball for computers without glibc.
 cargo xtask site [--url URL]             Make a web site of the pages with mdBook, and llms.txt and llms-full.txt, in target/site;
                                          links in llms.txt begin with URL. Installs mdbook if it is missing.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with

@@ -1,8 +1,9 @@
 //! The open connections, up to a limit.
 //!
 //! Above the limit, a new connection replaces the connection with the longest idle time; connections without
-//! credentials are replaced first. A connection with a request in progress is not replaced, unless a client without
-//! credentials still sends it. Idle and slow connections therefore cannot block other clients.
+//! credentials are replaced first, and have a lower limit of their own, which bounds the memory that strangers occupy. A
+//! connection with a request in progress is not replaced, unless a client without credentials still sends it. Idle and
+//! slow connections therefore cannot block other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+/// Maximum number of connections without credentials. An idle connection occupies about 12 kB.
+const MAX_UNKNOWN_CONNECTIONS: usize = 512;
 
 /// All connections of a server.
 #[derive(Debug)]
@@ -26,6 +30,13 @@ struct OpenConnections {
     by_number: BTreeMap<u64, Arc<Connection>>,
 }
 
+impl OpenConnections {
+    fn has_max_unknown(&self) -> bool {
+        let unknown = || self.by_number.values().filter(|connection| !connection.is_known());
+        self.by_number.len() >= MAX_UNKNOWN_CONNECTIONS && unknown().count() >= MAX_UNKNOWN_CONNECTIONS
+    }
+}
+
 /// State of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -34,7 +45,7 @@ pub(crate) struct Connection {
     idle_since: Mutex<Instant>,
     /// True while a client without credentials sends a body.
     is_receiving: AtomicBool,
-    /// True if one of its requests had credentials.
+    /// True if one of its requests, or its socket, had credentials.
     is_known: AtomicBool,
     /// Notified when the head of the first request has arrived.
     pub(crate) first_request: Notify,
@@ -80,10 +91,12 @@ impl Connections {
     /// Returns a slot for a new connection. `None` if all connections have requests in progress.
     pub(crate) fn open_slot(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut open = self.lock();
-        if open.by_number.len() >= self.max_connections {
+        let is_full = open.by_number.len() >= self.max_connections;
+        if is_full || open.has_max_unknown() {
             let replaceable = open.by_number.iter().filter(|(_, connection)| connection.is_replaceable());
             let (&number, _) = replaceable
-                .min_by_key(|(_, connection)| (connection.is_known.load(Ordering::Relaxed), connection.idle_since()))?;
+                .filter(|(_, connection)| is_full || !connection.is_known())
+                .min_by_key(|(_, connection)| (connection.is_known(), connection.idle_since()))?;
             if let Some(connection) = open.by_number.remove(&number) {
                 connection.replaced.cancel();
             }
@@ -114,6 +127,10 @@ impl Connection {
         *self.idle_since.lock()
     }
 
+    fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
     /// Returns whether a request is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0
@@ -130,7 +147,7 @@ impl Connection {
         ReceivingGuard(self.clone())
     }
 
-    /// Records that a request had credentials.
+    /// Records that a request or the socket had credentials.
     pub(crate) fn mark_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
@@ -182,6 +199,24 @@ mod tests {
         let slow = connections.open_slot().unwrap();
         let (_request, _receiving) = (slow.connection.begin_request(), slow.connection.receive_body());
         assert!(connections.open_slot().is_some() && slow.connection.replaced.is_cancelled());
+    }
+
+    #[test]
+    fn connections_without_credentials_have_a_lower_limit() {
+        let connections = Connections::new(4096);
+        let known = connections.open_slot().unwrap();
+        known.connection.mark_known();
+        let unknown: Vec<_> = (0..MAX_UNKNOWN_CONNECTIONS).map(|_| connections.open_slot().unwrap()).collect();
+        let further = connections.open_slot().unwrap();
+        assert!(unknown[0].connection.replaced.is_cancelled() && !known.connection.replaced.is_cancelled());
+        further.connection.mark_known();
+        let _further = connections.open_slot().unwrap();
+        assert!(!unknown[1].connection.replaced.is_cancelled(), "a connection with credentials counts no longer");
+        let _requests: Vec<_> = unknown.iter().map(|slot| slot.connection.begin_request()).collect();
+        let last = connections.open_slot().unwrap();
+        let _request = last.connection.begin_request();
+        assert!(connections.open_slot().is_none(), "a known connection makes no room for a stranger");
+        assert!(!known.connection.replaced.is_cancelled());
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub(crate) async fn upgrade(
     // Check the cookie first: a socket costs far more than this request.
     let cookies = login::session_cookies(&headers, app.port);
     match login::has_session_cookie(&app, &cookies).await {
-        Ok(true) => {}
+        Ok(true) => slot.connection.mark_known(),
         Ok(false) => return Refusal::unauthorized().into_response(),
         Err(error) => return Refusal::from(error).into_response(),
     }

@@ -155,12 +155,7 @@ async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatu
 
 /// Waits for the exit of a daemon that no longer listens, but still holds the lock of its state directory.
 async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
-    let Some(running) = paths.running() else { return Ok(()) };
-    // The recorded process id may be outdated and belong to another program.
-    let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
-    if name.trim() != "steplatch" {
-        return Ok(());
-    }
+    let Some(running) = paths.running().filter(|_| paths.is_locked()) else { return Ok(()) };
     let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let Some(process) = process else { return Ok(()) };
     // The daemon may run without its socket, for example after a logout that removed the runtime directory.

@@ -247,6 +247,24 @@ fn superseded_daemon_exits_without_changing_the_state() {
 }
 
 #[test]
+fn recorded_process_id_of_another_daemon_is_left_alone() {
+    // A container that starts again with kept state gives the recorded id to a new process.
+    let (home, other) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let status = |home: &Home| {
+        home.run(&["daemon", "start"]).expect_success();
+        home.run(&["daemon", "status", "--json"]).json()
+    };
+    let (own, reused) = (status(&home), status(&other));
+    home.run(&["daemon", "stop"]).expect_success();
+    let lock = std::path::Path::new(own["state_dir"].as_str().unwrap()).join("daemon.lock");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&lock).unwrap()).unwrap();
+    record["pid"] = reused["pid"].clone();
+    std::fs::write(&lock, record.to_string()).unwrap();
+    assert_ne!(status(&home)["pid"], own["pid"]);
+    assert_eq!(status(&other)["pid"], reused["pid"]);
+}
+
+#[test]
 fn terminals_are_found_after_the_runtime_directory_is_lost() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);

@@ -204,6 +204,15 @@ impl DaemonPaths {
     pub fn running(&self) -> Option<DaemonRecord> {
         serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()
     }
+
+    /// Returns whether a process holds the lock of the state directory. The recorded process id alone is no evidence: a
+    /// container that starts again with the same state directory gives it to another process.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        let Ok(file) = fs::File::open(self.lock()) else { return false };
+        // A daemon that starts meanwhile retries. Closing the file releases the lock.
+        matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
+    }
 }
 
 /// Creates `directory` and its parents if they are missing and makes it accessible only to this user.

@@ -130,7 +130,12 @@ pub(crate) const CLIENTS: [Client; 9] = [
         user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
         project: Some(".mcp.json"),
         projects: Some("projects"),
-        format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
+        format: Format::Json(json::Shape {
+            servers: "mcpServers",
+            newer: None,
+            strict: true,
+            entry: json::EntryForm::Plain,
+        }),
         rules: Some(ToolRules {
             files: PartFiles {
                 user: Some(|around| around.claude_directory().join("settings.json")),
@@ -166,7 +171,12 @@ pub(crate) const CLIENTS: [Client; 9] = [
         user: |around| around.home.join(".cursor/mcp.json"),
         project: Some(".cursor/mcp.json"),
         projects: None,
-        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
+        format: Format::Json(json::Shape {
+            servers: "mcpServers",
+            newer: None,
+            strict: false,
+            entry: json::EntryForm::Plain,
+        }),
         rules: None,
         instructions: PartFiles { user: None, project: AGENTS },
         advice: None,
@@ -179,7 +189,12 @@ pub(crate) const CLIENTS: [Client; 9] = [
         user: |around| around.config.join("Code/User/mcp.json"),
         project: Some(".vscode/mcp.json"),
         projects: None,
-        format: Format::Json(json::Shape { servers: "servers", strict: false, entry: json::EntryForm::Typed }),
+        format: Format::Json(json::Shape {
+            servers: "servers",
+            newer: None,
+            strict: false,
+            entry: json::EntryForm::Typed,
+        }),
         rules: None,
         instructions: PartFiles { user: None, project: AGENTS },
         advice: None,
@@ -192,7 +207,12 @@ pub(crate) const CLIENTS: [Client; 9] = [
         user: |around| around.home.join(".gemini/settings.json"),
         project: Some(".gemini/settings.json"),
         projects: None,
-        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
+        format: Format::Json(json::Shape {
+            servers: "mcpServers",
+            newer: None,
+            strict: false,
+            entry: json::EntryForm::Plain,
+        }),
         rules: Some(ToolRules {
             files: PartFiles {
                 user: Some(|around| around.home.join(".gemini/policies/steplatch.toml")),
@@ -214,6 +234,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         projects: None,
         format: Format::Json(json::Shape {
             servers: "mcpServers",
+            newer: None,
             strict: true,
             entry: json::EntryForm::TypedWithTools,
         }),
@@ -236,7 +257,12 @@ pub(crate) const CLIENTS: [Client; 9] = [
         },
         project: Some("opencode.json"),
         projects: None,
-        format: Format::Json(json::Shape { servers: "mcp", strict: false, entry: json::EntryForm::CommandList }),
+        format: Format::Json(json::Shape {
+            servers: "mcp",
+            newer: Some("servers"),
+            strict: false,
+            entry: json::EntryForm::CommandList,
+        }),
         rules: None,
         instructions: PartFiles { user: Some(|around| around.config.join("opencode/AGENTS.md")), project: AGENTS },
         advice: None,
@@ -262,7 +288,12 @@ pub(crate) const CLIENTS: [Client; 9] = [
         user: |around| around.config.join("zed/settings.json"),
         project: Some(".zed/settings.json"),
         projects: None,
-        format: Format::Json(json::Shape { servers: "context_servers", strict: false, entry: json::EntryForm::Plain }),
+        format: Format::Json(json::Shape {
+            servers: "context_servers",
+            newer: None,
+            strict: false,
+            entry: json::EntryForm::Plain,
+        }),
         rules: None,
         instructions: PartFiles { user: None, project: AGENTS },
         advice: None,

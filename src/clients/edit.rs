@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::entry::{FoundEntry, NAME, OwnEntry};
-use super::json::{self, Change};
-use super::text::Unreadable;
+use super::json::{self, Change, Place};
+use super::text::{Unreadable, split_mark};
 use super::{Format, UserPaths, toml, yaml};
 
 /// The desired state of a configuration.
@@ -46,14 +46,45 @@ pub(crate) fn edit_text(
     request: EditRequest<'_>,
     user_paths: &UserPaths,
 ) -> Result<(Outcome, String), Unreadable> {
-    // A byte order mark, which some editors write, is not part of the document.
-    let (mark, text) = match text.strip_prefix('\u{feff}') {
-        Some(text) => ("\u{feff}", text),
-        None => ("", text),
-    };
+    let (mark, text) = split_mark(text);
+    let mut text = text.to_owned();
+    let mut total = None;
+    for location in locations(format, &text)? {
+        let (outcome, new_text) = edit_location(format, location, &text, request, user_paths)?;
+        text = new_text;
+        total = Some(total.filter(|total| *total != Outcome::Kept).unwrap_or(outcome));
+    }
+    Ok((total.unwrap_or(Outcome::Absent), format!("{mark}{text}")))
+}
+
+/// A table or object that contains servers.
+#[derive(Debug, Clone, Copy)]
+enum Location {
+    Json(Place),
+    Toml,
+    Yaml,
+}
+
+/// Returns the locations of entries, or that of a new one.
+fn locations(format: Format, text: &str) -> Result<Vec<Location>, Unreadable> {
+    match format {
+        Format::Json(shape) => Ok(json::places(text, shape)?.into_iter().map(Location::Json).collect()),
+        Format::Toml => Ok(vec![Location::Toml]),
+        Format::Yaml => Ok(vec![Location::Yaml]),
+    }
+}
+
+/// Performs the request in one location.
+fn edit_location(
+    format: Format,
+    location: Location,
+    text: &str,
+    request: EditRequest<'_>,
+    user_paths: &UserPaths,
+) -> Result<(Outcome, String), Unreadable> {
     let entry;
     let differences;
-    let (outcome, change) = match (request, find_in(format, text)?) {
+    let (outcome, change) = match (request, find_in(location, text)?) {
         (EditRequest::Lack, None) => (Outcome::Absent, None),
         (EditRequest::Lack, Some(_)) => (Outcome::Removed, Some(Change::Remove)),
         (EditRequest::Have(own_entry), None) => {
@@ -69,16 +100,16 @@ pub(crate) fn edit_text(
             }
         }
     };
-    let Some(change) = change else { return Ok((outcome, format!("{mark}{text}"))) };
-    let new_text = match format {
-        Format::Json(shape) => json::change(text, shape, change)?,
-        Format::Toml => toml::change(text, change)?,
-        Format::Yaml => yaml::change(text, change)?,
+    let Some(change) = change else { return Ok((outcome, text.to_owned())) };
+    let new_text = match location {
+        Location::Json(place) => json::change(text, place, change)?,
+        Location::Toml => toml::change(text, change)?,
+        Location::Yaml => yaml::change(text, change)?,
     };
     // The comparison of the values proves that the edit made the intended change and no other.
-    let expected = apply_change(format, value(format, text)?, change);
+    let expected = apply_change(location, value(format, text)?, change);
     if value(format, &new_text).is_ok_and(|value| is_same(format, value, expected)) {
-        return Ok((outcome, format!("{mark}{new_text}")));
+        return Ok((outcome, new_text));
     }
     Err(Unreadable::without_place(format!(
         "the entry '{NAME}' cannot be changed without other changes of the file; edit it by hand"
@@ -89,7 +120,10 @@ pub(crate) fn edit_text(
 pub(crate) fn is_blank(format: Format, text: &str) -> bool {
     let text: String = text.split_whitespace().collect();
     match format {
-        Format::Json(shape) => text == format!("{{\"{}\":{{}}}}", shape.servers),
+        Format::Json(shape) => {
+            let is_list = |servers: &str| text == format!("{{\"{}\":{servers}}}", shape.servers);
+            is_list("{}") || shape.newer.is_some_and(|newer| is_list(&format!("{{\"{newer}\":{{}}}}")))
+        }
         Format::Toml => text.is_empty(),
         Format::Yaml => text == format!("{}:{{}}", yaml::SERVERS),
     }
@@ -100,20 +134,21 @@ pub(crate) fn is_blank(format: Format, text: &str) -> bool {
 /// # Errors
 /// If the client could not read the text.
 pub(crate) fn find_entry(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
-    find_in(format, text.strip_prefix('\u{feff}').unwrap_or(text))
+    let (_, text) = split_mark(text);
+    locations(format, text)?.into_iter().find_map(|location| find_in(location, text).transpose()).transpose()
 }
 
-fn find_in(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
-    match format {
-        Format::Json(shape) => json::find(text, shape),
-        Format::Toml => toml::find(text),
-        Format::Yaml => yaml::find(text),
+fn find_in(location: Location, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
+    match location {
+        Location::Json(place) => json::find(text, place),
+        Location::Toml => toml::find(text),
+        Location::Yaml => yaml::find(text),
     }
 }
 
 fn value(format: Format, text: &str) -> Result<Value, Unreadable> {
     match format {
-        Format::Json(shape) => Ok(json::value(text, shape)?.unwrap_or_else(|| json!({}))),
+        Format::Json(shape) => Ok(json::value(text, shape.strict)?.unwrap_or_else(|| json!({}))),
         Format::Toml => toml::value(text),
         Format::Yaml => yaml::value(text),
     }
@@ -133,21 +168,21 @@ fn is_same(format: Format, mut first: Value, mut second: Value) -> bool {
 }
 
 /// Returns the value of a document after a change.
-fn apply_change(format: Format, mut document: Value, change: Change<'_>) -> Value {
-    let servers = match format {
-        Format::Json(shape) => shape.servers,
-        Format::Toml => toml::SERVERS,
-        Format::Yaml => yaml::SERVERS,
+fn apply_change(location: Location, mut document: Value, change: Change<'_>) -> Value {
+    let servers = match location {
+        Location::Json(place) => place.path().fold(&mut document, |value, name| &mut value[name]),
+        Location::Toml => &mut document[toml::SERVERS],
+        Location::Yaml => &mut document[yaml::SERVERS],
     };
     match change {
-        Change::Add(entry) => document[servers][NAME] = entry.clone(),
+        Change::Add(entry) => servers[NAME] = entry.clone(),
         Change::Set(properties) => {
             for (name, value) in properties {
-                document[servers][NAME][*name] = value.clone();
+                servers[NAME][*name] = value.clone();
             }
         }
         Change::Remove => {
-            document[servers].as_object_mut().map(|servers| servers.shift_remove(NAME));
+            servers.as_object_mut().map(|servers| servers.shift_remove(NAME));
         }
     }
     document

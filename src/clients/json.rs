@@ -19,6 +19,8 @@ use super::text::{Splice, Unreadable, apply_splices, indentation, is_blank, line
 pub(crate) struct Shape {
     /// The property of the document that contains the servers.
     pub(super) servers: &'static str,
+    /// The property of that property which contains them in the notation of a newer version, if there is one.
+    pub(super) newer: Option<&'static str>,
     /// True if the client rejects comments and trailing commas.
     pub(super) strict: bool,
     /// The form of an entry.
@@ -51,15 +53,53 @@ pub(super) enum Change<'a> {
     Remove,
 }
 
+/// A place of servers in a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    shape: Shape,
+    is_newer: bool,
+}
+
+impl Place {
+    /// Returns the names that lead to the servers.
+    pub(super) fn path(self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.shape.servers).chain(self.shape.newer.filter(|_| self.is_newer))
+    }
+}
+
+/// Returns the places of entries, or that of a new entry. If both notations have an entry, it returns both, because
+/// one version of the client prefers the older, and another one the newer.
+pub(super) fn places(text: &str, shape: Shape) -> Result<Vec<Place>, Unreadable> {
+    let older = Place { shape, is_newer: false };
+    let (Some(newer), Some(root)) = (shape.newer, parse(text, shape.strict)?) else { return Ok(vec![older]) };
+    let Some(servers) = servers(text, &root, older)? else { return Ok(vec![older]) };
+    let Some(ObjectProp { value: Node::Object(nested), .. }) = find_last(servers, newer) else {
+        return Ok(vec![older]);
+    };
+    // In the older notation, a server may have this name.
+    let is_server = ["type", "enabled"]
+        .iter()
+        .any(|name| find_last(nested, name).is_some_and(|property| !matches!(property.value, Node::Object(_))));
+    if is_server {
+        return Ok(vec![older]);
+    }
+    let newer = Place { shape, is_newer: true };
+    Ok(match (find_last(servers, NAME).is_some(), find_last(nested, NAME).is_some()) {
+        (true, true) => vec![older, newer],
+        (true, false) => vec![older],
+        (false, _) => vec![newer],
+    })
+}
+
 /// Returns the document as a value; `None` if the text is empty.
-pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadable> {
-    Ok(parse(text, shape)?.map(|object| Node::Object(object).into()))
+pub(super) fn value(text: &str, strict: bool) -> Result<Option<Value>, Unreadable> {
+    Ok(parse(text, strict)?.map(|object| Node::Object(object).into()))
 }
 
 /// Returns the steplatch entry, if there is one.
-pub(super) fn find(text: &str, shape: Shape) -> Result<Option<FoundEntry>, Unreadable> {
-    let Some(root) = parse(text, shape)? else { return Ok(None) };
-    let Some(servers) = servers(text, &root, shape)? else { return Ok(None) };
+pub(super) fn find(text: &str, place: Place) -> Result<Option<FoundEntry>, Unreadable> {
+    let Some(root) = parse(text, place.shape.strict)? else { return Ok(None) };
+    let Some(servers) = servers(text, &root, place)? else { return Ok(None) };
     let Some(entry) = find_last(servers, NAME) else { return Ok(None) };
     let Node::Object(_) = &entry.value else {
         return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is not an object")));
@@ -68,19 +108,18 @@ pub(super) fn find(text: &str, shape: Shape) -> Result<Option<FoundEntry>, Unrea
 }
 
 /// Returns the text with the change applied.
-pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<String, Unreadable> {
+pub(super) fn change(text: &str, place: Place, change: Change<'_>) -> Result<String, Unreadable> {
     let style = Style::from_text(text);
-    let Some(root) = parse(text, shape)? else {
-        let Change::Add(entry) = change else { return Ok(text.to_owned()) };
-        let servers = serde_json::json!({ shape.servers: { NAME: entry } });
-        let trimmed = text.trim_end();
-        let gap = if trimmed.is_empty() { "" } else { style.line_end };
-        return Ok(format!("{trimmed}{gap}{}{}", style.format_value(&servers, Some("")), style.line_end));
+    let strict = place.shape.strict;
+    let root = parse(text, strict)?;
+    let servers = match &root {
+        Some(root) => servers(text, root, place)?,
+        None => None,
     };
-    let Some(servers) = servers(text, &root, shape)? else {
+    let Some(servers) = servers else {
         let Change::Add(entry) = change else { return Ok(text.to_owned()) };
-        let servers = serde_json::json!({ NAME: entry });
-        return Ok(apply_splices(text, style.insert(text, &root, shape.servers, &servers)));
+        let path: Vec<&str> = place.path().collect();
+        return add_properties(text, strict, &path, &[(NAME.to_owned(), entry.clone())]);
     };
     let splices = match (change, find_last(servers, NAME)) {
         (Change::Add(entry), None) => style.insert(text, servers, NAME, entry),
@@ -106,6 +145,42 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
     Ok(apply_splices(text, splices))
 }
 
+/// Returns the text with properties, of new names, added to the object at a path, which is created if necessary.
+pub(super) fn add_properties(
+    text: &str,
+    strict: bool,
+    path: &[&str],
+    properties: &[(String, Value)],
+) -> Result<String, Unreadable> {
+    let nested = |path: &[&str]| {
+        let properties = Value::Object(properties.iter().cloned().collect());
+        path.iter().rfold(properties, |value, name| serde_json::json!({ *name: value }))
+    };
+    let style = Style::from_text(text);
+    let Some(root) = parse(text, strict)? else {
+        let trimmed = text.trim_end();
+        let gap = if trimmed.is_empty() { "" } else { style.line_end };
+        return Ok(format!("{trimmed}{gap}{}{}", style.format_value(&nested(path), Some("")), style.line_end));
+    };
+    let (object, missing) = innermost(text, &root, path)?;
+    if let [name, below @ ..] = missing {
+        return Ok(apply_splices(text, style.insert(text, object, name, &nested(below))));
+    }
+    // One at a time, because two added properties go to the same position.
+    let mut text = text.to_owned();
+    for (name, value) in properties {
+        let splices = match parse(&text, strict)? {
+            Some(root) => {
+                let (object, _) = innermost(&text, &root, path)?;
+                Style::from_text(&text).insert(&text, object, name, value)
+            }
+            None => Vec::new(),
+        };
+        text = apply_splices(&text, splices);
+    }
+    Ok(text)
+}
+
 /// Returns the options of the parser; a `strict` client rejects comments and trailing commas.
 pub(super) fn options(strict: bool) -> ParseOptions {
     ParseOptions {
@@ -128,8 +203,8 @@ pub(super) fn unreadable(text: &str, error: &ParseError) -> Unreadable {
 }
 
 /// Parses the document, which must be an object if it is not empty.
-fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
-    let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(shape.strict))
+fn parse(text: &str, strict: bool) -> Result<Option<Object<'_>>, Unreadable> {
+    let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(strict))
         .map_err(|error| unreadable(text, &error))?;
     match parsed.value {
         None => Ok(None),
@@ -139,14 +214,29 @@ fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
 }
 
 /// Returns the object that contains the servers.
-fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, shape: Shape) -> Result<Option<&'b Object<'a>>, Unreadable> {
-    match find_last(root, shape.servers) {
-        None => Ok(None),
-        Some(ObjectProp { value: Node::Object(servers), .. }) => Ok(Some(servers)),
-        Some(property) => {
-            Err(Unreadable::at(text, property.value.start(), format!("'{}' is not an object", shape.servers)))
-        }
+fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, place: Place) -> Result<Option<&'b Object<'a>>, Unreadable> {
+    let path: Vec<&str> = place.path().collect();
+    let (object, missing) = innermost(text, root, &path)?;
+    Ok(missing.is_empty().then_some(object))
+}
+
+/// Returns the innermost existing object of a path, and the names of the path that are missing in it.
+fn innermost<'a, 'b, 'c>(
+    text: &str,
+    root: &'b Object<'a>,
+    path: &'c [&'c str],
+) -> Result<(&'b Object<'a>, &'c [&'c str]), Unreadable> {
+    let mut object = root;
+    for (depth, name) in path.iter().enumerate() {
+        object = match find_last(object, name) {
+            None => return Ok((object, &path[depth..])),
+            Some(ObjectProp { value: Node::Object(inner), .. }) => inner,
+            Some(property) => {
+                return Err(Unreadable::at(text, property.value.start(), format!("'{name}' is not an object")));
+            }
+        };
     }
+    Ok((object, &[]))
 }
 
 /// Returns the last property of this name, which is the effective one.

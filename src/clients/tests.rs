@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::edit::{EditRequest, Outcome, edit_text, find_entry};
+use super::edit::{EditRequest, Outcome, edit_text, find_entry, is_blank};
 use super::entry::OwnEntry;
 use super::file::{FileError, replace};
 use super::{CLIENTS, Format, UserPaths};
@@ -125,6 +125,50 @@ fn command_in_a_list_keeps_arguments_if_its_program_changes() {
         assert_eq!(new, text(expected.unwrap_or(found)));
         assert_eq!(matches!(outcome, Outcome::Changed { .. }), expected.is_some(), "{outcome:?}");
     }
+}
+
+#[test]
+fn entry_in_the_newer_notation_of_opencode_is_changed_there() {
+    let entry = r#"{"type": "local", "command": ["/bin/sh", "mcp"]}"#;
+    let older = entry.replace("/bin/sh", "/old/steplatch");
+    for (text, expected, without) in [
+        // A new entry follows the notation of the file.
+        (
+            r#"{"mcp": {"servers": {"a": {}}}}"#.to_owned(),
+            format!(r#"{{"mcp": {{"servers": {{"a": {{}}, "steplatch": {entry}}}}}}}"#),
+            r#"{"mcp": {"servers": {"a": {}}}}"#,
+        ),
+        (
+            format!(r#"{{"mcp": {{"servers": {{"steplatch": {older}}}}}}}"#),
+            format!(r#"{{"mcp": {{"servers": {{"steplatch": {entry}}}}}}}"#),
+            r#"{"mcp": {"servers": {}}}"#,
+        ),
+        // One version prefers the first entry, another the second.
+        (
+            format!(r#"{{"mcp": {{"steplatch": {older}, "servers": {{"steplatch": {older}}}}}}}"#),
+            format!(r#"{{"mcp": {{"steplatch": {entry}, "servers": {{"steplatch": {entry}}}}}}}"#),
+            r#"{"mcp": {"servers": {}}}"#,
+        ),
+        (
+            format!(r#"{{"mcp": {{"steplatch": {entry}, "servers": {{"steplatch": {older}}}}}}}"#),
+            format!(r#"{{"mcp": {{"steplatch": {entry}, "servers": {{"steplatch": {entry}}}}}}}"#),
+            r#"{"mcp": {"servers": {}}}"#,
+        ),
+        // A server of this name.
+        (
+            r#"{"mcp": {"servers": {"type": "remote", "url": "x"}}}"#.to_owned(),
+            format!(r#"{{"mcp": {{"servers": {{"type": "remote", "url": "x"}}, "steplatch": {entry}}}}}"#),
+            r#"{"mcp": {"servers": {"type": "remote", "url": "x"}}}"#,
+        ),
+    ] {
+        let (outcome, new) = with_entry("opencode", &text);
+        assert_eq!(new, expected);
+        assert!(matches!(outcome, Outcome::Added | Outcome::Changed { .. }), "{outcome:?}");
+        assert_eq!(with_entry("opencode", &new), (Outcome::Kept, new.clone()));
+        assert!(find_entry(format("opencode"), &new).unwrap().is_some());
+        assert_eq!(without_entry("opencode", &new), (Outcome::Removed, without.to_owned()));
+    }
+    assert!(is_blank(format("opencode"), "{\n  \"mcp\": {\n    \"servers\": {}\n  }\n}\n"));
 }
 
 #[test]
@@ -455,8 +499,7 @@ fn documents() -> impl Strategy<Value = String> {
 
 /// Returns the number of servers of a document, if it has an object for them.
 fn servers(text: &str) -> Option<usize> {
-    let Format::Json(shape) = format("cursor") else { unreachable!("its configuration is JSON") };
-    Some(super::json::value(text, shape).unwrap()?["mcpServers"].as_object()?.len())
+    Some(super::json::value(text, false).unwrap()?["mcpServers"].as_object()?.len())
 }
 
 /// Returns text without the whitespace before closing braces.

@@ -34,6 +34,12 @@ pub(super) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> String {
     out
 }
 
+/// Splits a byte order mark, which some editors write, from the text of a document.
+pub(super) fn split_mark(text: &str) -> (&str, &str) {
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    text.split_at(start)
+}
+
 /// Returns the line end of text, as found at its first line.
 pub(super) fn line_end(text: &str) -> &'static str {
     match text.find('\n') {

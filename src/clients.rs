@@ -4,6 +4,7 @@
 //! stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] compares every change with the intended one
 //! first. [`file`] writes it atomically, and only if no other program wrote in the meantime.
 
+mod approvals;
 pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;
@@ -56,25 +57,27 @@ pub(crate) type TextEdit = fn(&str) -> Result<(edit::Outcome, String), text::Unr
 /// Rules of a client for tools: their files, and the edits of those.
 pub(crate) struct ToolRules {
     files: PartFiles,
+    /// True if the client asks before read-only tools without such rules and without other settings.
+    pub(crate) is_needed: bool,
     /// Lets the client call read-only tools without asking.
     pub(crate) allow_reading: TextEdit,
-    /// Removes the rules about this server.
-    pub(crate) remove: TextEdit,
+    /// Removes the rules about this server; `None` if they are removed with the entry.
+    pub(crate) remove: Option<TextEdit>,
 }
 
 /// Files of a client for all projects and for one.
 pub(crate) struct PartFiles {
     /// `None` if the client has no such file.
     user: Option<fn(&UserPaths) -> PathBuf>,
-    /// Relative to the project.
-    project: &'static str,
+    /// Relative to the project; `None` if the client has no such file.
+    project: Option<&'static str>,
 }
 
 impl PartFiles {
     fn path(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
         match scope {
             Scope::User => self.user.map(|user| user(user_paths)),
-            Scope::Project => Some(user_paths.project.join(self.project)),
+            Scope::Project => self.project.map(|file| user_paths.project.join(file)),
         }
     }
 }
@@ -139,16 +142,17 @@ pub(crate) const CLIENTS: [Client; 9] = [
         rules: Some(ToolRules {
             files: PartFiles {
                 user: Some(|around| around.claude_directory().join("settings.json")),
-                project: ".claude/settings.json",
+                project: Some(".claude/settings.json"),
             },
-            allow_reading: rules::allow_reading,
-            remove: rules::remove_rules,
+            is_needed: true,
+            allow_reading: |text| rules::CLAUDE.allow_reading(text),
+            remove: Some(|text| rules::CLAUDE.remove(text)),
         }),
         instructions: PartFiles {
             user: Some(|around| around.claude_directory().join("CLAUDE.md")),
-            project: "CLAUDE.md",
+            project: Some("CLAUDE.md"),
         },
-        advice: Some("so that Claude Code does not ask before tools that only read: steplatch setup --allow-reading"),
+        advice: None,
     },
     Client {
         name: "codex",
@@ -159,8 +163,16 @@ pub(crate) const CLIENTS: [Client; 9] = [
         project: Some(".codex/config.toml"),
         projects: None,
         format: Format::Toml,
-        rules: None,
-        instructions: PartFiles { user: Some(|around| around.codex.join("AGENTS.md")), project: AGENTS },
+        rules: Some(ToolRules {
+            files: PartFiles {
+                user: Some(|around| around.codex.join("config.toml")),
+                project: Some(".codex/config.toml"),
+            },
+            is_needed: false,
+            allow_reading: approvals::allow_reading,
+            remove: None,
+        }),
+        instructions: PartFiles { user: Some(|around| around.codex.join("AGENTS.md")), project: Some(AGENTS) },
         advice: None,
     },
     Client {
@@ -177,8 +189,16 @@ pub(crate) const CLIENTS: [Client; 9] = [
             strict: false,
             entry: json::EntryForm::Plain,
         }),
-        rules: None,
-        instructions: PartFiles { user: None, project: AGENTS },
+        rules: Some(ToolRules {
+            files: PartFiles {
+                user: Some(|around| around.home.join(".cursor/permissions.json")),
+                project: Some(".cursor/permissions.json"),
+            },
+            is_needed: false,
+            allow_reading: |text| rules::CURSOR.allow_reading(text),
+            remove: Some(|text| rules::CURSOR.remove(text)),
+        }),
+        instructions: PartFiles { user: None, project: Some(AGENTS) },
         advice: None,
     },
     Client {
@@ -196,7 +216,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
             entry: json::EntryForm::Typed,
         }),
         rules: None,
-        instructions: PartFiles { user: None, project: AGENTS },
+        instructions: PartFiles { user: None, project: Some(AGENTS) },
         advice: None,
     },
     Client {
@@ -216,12 +236,16 @@ pub(crate) const CLIENTS: [Client; 9] = [
         rules: Some(ToolRules {
             files: PartFiles {
                 user: Some(|around| around.home.join(".gemini/policies/steplatch.toml")),
-                project: ".gemini/policies/steplatch.toml",
+                project: Some(".gemini/policies/steplatch.toml"),
             },
+            is_needed: true,
             allow_reading: policy::allow_reading,
-            remove: policy::remove_rules,
+            remove: Some(policy::remove_rules),
         }),
-        instructions: PartFiles { user: Some(|around| around.home.join(".gemini/GEMINI.md")), project: "GEMINI.md" },
+        instructions: PartFiles {
+            user: Some(|around| around.home.join(".gemini/GEMINI.md")),
+            project: Some("GEMINI.md"),
+        },
         advice: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
     },
     Client {
@@ -241,7 +265,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         rules: None,
         instructions: PartFiles {
             user: Some(|around| around.home.join(".copilot/copilot-instructions.md")),
-            project: AGENTS,
+            project: Some(AGENTS),
         },
         advice: None,
     },
@@ -250,11 +274,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         label: "OpenCode",
         programs: &["opencode"],
         directory: |around| around.config.join("opencode"),
-        user: |around| {
-            let directory = around.config.join("opencode");
-            let with_comments = directory.join("opencode.jsonc");
-            if with_comments.exists() { with_comments } else { directory.join("opencode.json") }
-        },
+        user: UserPaths::opencode_file,
         project: Some("opencode.json"),
         projects: None,
         format: Format::Json(json::Shape {
@@ -263,8 +283,16 @@ pub(crate) const CLIENTS: [Client; 9] = [
             strict: false,
             entry: json::EntryForm::CommandList,
         }),
-        rules: None,
-        instructions: PartFiles { user: Some(|around| around.config.join("opencode/AGENTS.md")), project: AGENTS },
+        rules: Some(ToolRules {
+            files: PartFiles { user: Some(UserPaths::opencode_file), project: Some("opencode.json") },
+            is_needed: false,
+            allow_reading: |text| rules::OPENCODE.allow_reading(text),
+            remove: Some(|text| rules::OPENCODE.remove(text)),
+        }),
+        instructions: PartFiles {
+            user: Some(|around| around.config.join("opencode/AGENTS.md")),
+            project: Some(AGENTS),
+        },
         advice: None,
     },
     Client {
@@ -277,7 +305,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         projects: None,
         format: Format::Yaml,
         rules: None,
-        instructions: PartFiles { user: Some(|around| around.config.join("goose/.goosehints")), project: AGENTS },
+        instructions: PartFiles { user: Some(|around| around.config.join("goose/.goosehints")), project: Some(AGENTS) },
         advice: None,
     },
     Client {
@@ -294,8 +322,13 @@ pub(crate) const CLIENTS: [Client; 9] = [
             strict: false,
             entry: json::EntryForm::Plain,
         }),
-        rules: None,
-        instructions: PartFiles { user: None, project: AGENTS },
+        rules: Some(ToolRules {
+            files: PartFiles { user: Some(|around| around.config.join("zed/settings.json")), project: None },
+            is_needed: true,
+            allow_reading: |text| rules::ZED.allow_reading(text),
+            remove: Some(|text| rules::ZED.remove(text)),
+        }),
+        instructions: PartFiles { user: None, project: Some(AGENTS) },
         advice: None,
     },
 ];
@@ -380,6 +413,13 @@ impl UserPaths {
     /// Returns Claude Code's configuration directory.
     fn claude_directory(&self) -> PathBuf {
         self.claude.clone().unwrap_or_else(|| self.home.join(".claude"))
+    }
+
+    /// Returns OpenCode's configuration: that with comments, if there is one.
+    fn opencode_file(&self) -> PathBuf {
+        let directory = self.config.join("opencode");
+        let with_comments = directory.join("opencode.jsonc");
+        if with_comments.exists() { with_comments } else { directory.join("opencode.json") }
     }
 
     /// Returns the program that a name or a path refers to.

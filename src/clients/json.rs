@@ -181,6 +181,47 @@ pub(super) fn add_properties(
     Ok(text)
 }
 
+/// Returns the text without these properties of the object at a path, and without the objects of the path that become
+/// empty.
+pub(super) fn remove_properties(
+    text: &str,
+    strict: bool,
+    path: &[&str],
+    names: &[String],
+) -> Result<String, Unreadable> {
+    let mut text = text.to_owned();
+    for name in names {
+        while let Some(new_text) = remove_property(&text, strict, path, name, false)? {
+            text = new_text;
+        }
+    }
+    let mut path = path;
+    while let [parents @ .., name] = path {
+        let Some(new_text) = remove_property(&text, strict, parents, name, true)? else { break };
+        (text, path) = (new_text, parents);
+    }
+    Ok(text)
+}
+
+/// Returns the text without one property of the object at a path; `None` if there is none, or if it is not the empty
+/// object and only this is to be removed.
+fn remove_property(
+    text: &str,
+    strict: bool,
+    path: &[&str],
+    name: &str,
+    only_empty: bool,
+) -> Result<Option<String>, Unreadable> {
+    let Some(root) = parse(text, strict)? else { return Ok(None) };
+    let (object, missing) = innermost(text, &root, path)?;
+    let Some(property) = find_last(object, name).filter(|_| missing.is_empty()) else { return Ok(None) };
+    let is_empty = matches!(&property.value, Node::Object(object) if is_blank(&text[inside(object)]));
+    if only_empty && !is_empty {
+        return Ok(None);
+    }
+    Ok(Some(apply_splices(text, remove(text, object, property))))
+}
+
 /// Returns the options of the parser; a `strict` client rejects comments and trailing commas.
 pub(super) fn options(strict: bool) -> ParseOptions {
     ParseOptions {

@@ -391,6 +391,11 @@ fn codex_tables_are_added_and_removed_in_any_notation() {
         ),
         ("mcp_servers.steplatch.command = 'x'\nmcp_servers.steplatch.args = []\nz = 1\n", "z = 1\n"),
         ("[mcp_servers.steplatch.env]\nA = '1'\n[z]\n[mcp_servers.steplatch]\ncommand = 'x'", "[z]\n"),
+        // Approvals of tools, before and after the tables of others.
+        (
+            "a = 1\n\n[mcp_servers.steplatch.tools.a]\nx = 1\n\n[z]\n\n[mcp_servers.steplatch]\ncommand = 'x'\n\n[y]\n\n[mcp_servers.steplatch.tools.b]\nx = 1\n",
+            "a = 1\n\n[z]\n\n[y]\n",
+        ),
     ] {
         assert_eq!(without_entry("codex", before), (Outcome::Removed, after.to_owned()));
     }
@@ -539,10 +544,29 @@ proptest! {
     }
 
     #[test]
+    fn rules_keep_everything_else(text in documents()) {
+        for client in ["opencode", "zed"] {
+            let rules = CLIENTS.iter().find(|row| row.name == client).unwrap().rules.as_ref().unwrap();
+            // A backslash may have escaped a quotation mark.
+            let Ok((outcome, new)) = (rules.allow_reading)(&text) else { return Ok(()) };
+            prop_assert_eq!(outcome, Outcome::Added);
+            prop_assert_eq!((rules.allow_reading)(&new).unwrap(), (Outcome::Kept, new.clone()));
+            let (outcome, back) = rules.remove.unwrap()(&new).unwrap();
+            prop_assert_eq!(outcome, Outcome::Removed);
+            // A comma may stay behind the last property, where the client accepts it.
+            let without_gaps = |text: &str| text.replace([' ', '\t', '\r', '\n', ','], "");
+            prop_assert_eq!(without_gaps(&back), without_gaps(&text));
+        }
+    }
+
+    #[test]
     fn no_input_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
             let _ = edit_text(client.format, &text, EditRequest::Have(&own_entry()), &test_paths());
             let _ = edit_text(client.format, &text, EditRequest::Lack, &test_paths());
+            let Some(rules) = &client.rules else { continue };
+            let _ = (rules.allow_reading)(&text);
+            let _ = rules.remove.map(|remove| remove(&text));
         }
     }
 }

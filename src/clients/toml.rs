@@ -17,6 +17,9 @@ use super::text::{Splice, Unreadable, apply_splices, is_blank, line_end, line_st
 /// The table that contains the servers.
 pub(super) const SERVERS: &str = "mcp_servers";
 
+/// The table of an entry that contains the settings of its tools.
+pub(super) const TOOLS: &str = "tools";
+
 type Item<'a> = toml::Spanned<DeValue<'a>>;
 
 /// Returns the document as a value.
@@ -63,6 +66,51 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
     Ok(apply_splices(text, splices))
 }
 
+/// Returns the text in which each of these tools of the entry has a setting; an existing one stays.
+///
+/// # Errors
+/// If the text is not TOML, or has no entry with a table of tools.
+pub(super) fn set_for_tools(text: &str, tools: &[&str], name: &str, value: &Value) -> Result<String, Unreadable> {
+    let document = parse(text)?;
+    let entry = servers(text, &document)?.and_then(|servers| get(servers, NAME));
+    let Some((_, entry)) = entry else {
+        return Err(Unreadable::without_place(format!("it has no entry '{NAME}'")));
+    };
+    let known = match get(table(text, entry, NAME)?, TOOLS) {
+        Some((_, item)) => Some((item, table(text, item, TOOLS)?)),
+        None => None,
+    };
+    let mut splices = Vec::new();
+    let mut missing = Vec::new();
+    for tool in tools {
+        match known.and_then(|(_, known)| get(known, tool)) {
+            None => missing.push(*tool),
+            Some((_, item)) if get(table(text, item, tool)?, name).is_some() => {}
+            Some((_, item)) => splices.extend(set(text, item, name, value)),
+        }
+    }
+    let settings = serde_json::json!({ name: value });
+    match known {
+        _ if missing.is_empty() => {}
+        Some((item, known)) if is_inline(text, &item.span()) => {
+            let fields: Vec<String> = missing.iter().map(|tool| format!(" {tool} = {}", line(&settings))).collect();
+            let comma = if known.is_empty() { " " } else { "," };
+            splices.push(Splice::insert(item.span().start + 1, format!("{}{comma}", fields.join(","))));
+        }
+        None if is_inline(text, &entry.span()) => {
+            let tools = missing.into_iter().map(|tool| (tool.to_owned(), settings.clone())).collect();
+            splices.extend(set(text, entry, TOOLS, &Value::Object(tools)));
+        }
+        _ => {
+            let (end, value) = (line_end(text), line(value));
+            let tables =
+                missing.iter().map(|tool| format!("[{SERVERS}.{NAME}.{TOOLS}.{tool}]{end}{name} = {value}{end}"));
+            splices.push(Splice::insert(text.len(), gap_before_table(text) + &tables.collect::<String>()));
+        }
+    }
+    Ok(apply_splices(text, splices))
+}
+
 fn unreadable(text: &str, error: &toml::de::Error) -> Unreadable {
     match error.span() {
         Some(span) => Unreadable::at(text, span.start, error.message()),
@@ -80,10 +128,15 @@ fn servers<'a, 'b>(
 ) -> Result<Option<&'b DeTable<'a>>, Unreadable> {
     match get(document.get_ref(), SERVERS) {
         None => Ok(None),
-        Some((_, item)) => match item.get_ref() {
-            DeValue::Table(servers) => Ok(Some(servers)),
-            _ => Err(Unreadable::at(text, item.span().start, format!("'{SERVERS}' is not a table"))),
-        },
+        Some((_, item)) => table(text, item, SERVERS).map(Some),
+    }
+}
+
+/// Returns the table with this name.
+fn table<'a, 'b>(text: &str, item: &'b Item<'a>, name: &str) -> Result<&'b DeTable<'a>, Unreadable> {
+    match item.get_ref() {
+        DeValue::Table(table) => Ok(table),
+        _ => Err(Unreadable::at(text, item.span().start, format!("'{name}' is not a table"))),
     }
 }
 
@@ -99,7 +152,7 @@ fn is_inline(text: &str, span: &Range<usize>) -> bool {
 /// Formats a value on one line.
 fn line(value: &Value) -> String {
     let mut out = String::new();
-    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only strings and lists of strings");
+    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only strings, and lists and tables of them");
     out
 }
 
@@ -141,14 +194,20 @@ fn append_entry(text: &str, entry: &Value) -> Splice {
 /// Returns the splice that appends a table below this header.
 fn append_table(text: &str, header: &str, entry: &Value) -> Splice {
     let end = line_end(text);
-    let gap = match text {
-        _ if is_blank(text) => String::new(),
-        _ if !text.ends_with('\n') => format!("{end}{end}"),
-        _ => end.to_owned(),
-    };
+    let gap = gap_before_table(text);
     let fields = entry.as_object().into_iter().flatten();
     let lines: String = fields.map(|(name, value)| format!("{name} = {}{end}", line(value))).collect();
     Splice::insert(text.len(), format!("{gap}{header}{end}{lines}"))
+}
+
+/// Returns the line ends between the text and a table after it.
+fn gap_before_table(text: &str) -> String {
+    let end = line_end(text);
+    match text {
+        _ if is_blank(text) => String::new(),
+        _ if !text.ends_with('\n') => format!("{end}{end}"),
+        _ => end.to_owned(),
+    }
 }
 
 /// Returns the splice that sets a property of the entry.
@@ -193,15 +252,24 @@ fn collect_lines(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
             let mut nested = Vec::new();
             table.iter().for_each(|(_, item)| collect_lines(text, item, &mut nested));
             if text[span].starts_with('[') {
-                // Comments between its values belong to it. Its subtables have their own headers.
-                let direct =
-                    table.iter().filter(|(_, item)| !text[item.span()].starts_with('[') || item.get_ref().is_array());
+                // Comments between its values belong to it. Its subtables have their own headers, and may be anywhere.
+                let direct = table.iter().filter(|(_, item)| !has_header(text, item));
                 let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(item_lines.end);
                 lines.push(item_lines.start..end.max(item_lines.end));
             }
             lines.extend(nested);
         }
         _ => lines.push(item_lines),
+    }
+}
+
+/// Returns whether a value is a table with a header, or consists of such tables.
+fn has_header(text: &str, item: &Item<'_>) -> bool {
+    let span = item.span();
+    match item.get_ref() {
+        DeValue::Table(_) if is_inline(text, &span) => false,
+        DeValue::Table(table) => text[span].starts_with('[') || table.iter().any(|(_, item)| has_header(text, item)),
+        _ => false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! `steplatch setup`: the entry in the configuration of MCP clients.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -21,7 +23,7 @@ pub(crate) struct Setup {
     /// Scope of the entry
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
-    /// Also let clients call read-only tools without asking (Claude Code, Gemini CLI)
+    /// Also let clients call read-only tools without asking
     #[arg(long, conflicts_with = "remove")]
     allow_reading: bool,
     /// Also add advice on when to use these tools, in a block of AGENTS.md, CLAUDE.md or GEMINI.md
@@ -55,11 +57,14 @@ pub(super) enum Part {
     Instructions,
 }
 
+/// The texts that a dry run would have written, by file: the entry and the rules of a client may be in the same one.
+type PlannedTexts = HashMap<PathBuf, String>;
+
 /// The outcome for a part of the configuration of one client.
 pub(super) struct ClientOutcome {
     pub(super) client: &'static Client,
     part: Part,
-    pub(super) file: std::path::PathBuf,
+    pub(super) file: PathBuf,
     /// `None` without an installed client.
     outcome: Option<Result<Outcome, String>>,
     /// The difference of the text.
@@ -144,16 +149,18 @@ impl Setup {
             let diff = String::new();
             return vec![ClientOutcome { client, part: Part::Entry, file: path, outcome: None, diff }];
         }
-        let mut outcomes =
-            vec![self.edit(client, Part::Entry, path, |text| edit_text(client.format, text, request, user_paths))];
-        let rules = client.rules.as_ref().map(|rules| if self.remove { rules.remove } else { rules.allow_reading });
+        let mut planned = PlannedTexts::new();
+        let edit_entry = |text: &str| edit_text(client.format, text, request, user_paths);
+        let mut outcomes = vec![self.edit(client, Part::Entry, path, &mut planned, edit_entry)];
+        let rules = client.rules.as_ref();
+        let rules = rules.and_then(|rules| if self.remove { rules.remove } else { Some(rules.allow_reading) });
         let advice: TextEdit = if self.remove { instructions::remove } else { instructions::add };
         for (part, is_requested, path, make) in [
             (Part::Rules, self.allow_reading, client.rules_file(self.scope, user_paths), rules),
             (Part::Instructions, self.instructions, client.instructions_file(self.scope, user_paths), Some(advice)),
         ] {
             let (Some(path), Some(make)) = (path.filter(|_| is_requested || self.remove), make) else { continue };
-            let edited = self.edit(client, part, path, make);
+            let edited = self.edit(client, part, path, &mut planned, make);
             // Most users have no such part, so none is reported.
             if !matches!(edited.outcome, Some(Ok(Outcome::Absent))) {
                 outcomes.push(edited);
@@ -168,7 +175,7 @@ impl Setup {
             return Vec::new();
         }
         let error = format!("{} reads one configuration for all projects; omit --scope project", client.label);
-        let file = std::path::PathBuf::new();
+        let file = PathBuf::new();
         vec![ClientOutcome { client, part: Part::Entry, file, outcome: Some(Err(error)), diff: String::new() }]
     }
 
@@ -177,15 +184,21 @@ impl Setup {
         &self,
         client: &'static Client,
         part: Part,
-        path: std::path::PathBuf,
+        path: PathBuf,
+        planned: &mut PlannedTexts,
         make: impl Fn(&str) -> Result<(Outcome, String), Unreadable>,
     ) -> ClientOutcome {
         let make = |text: Option<&str>| make(text.unwrap_or_default()).map_err(|error| error.to_string());
         let mut diff = String::new();
         let outcome = if self.dry_run {
-            file::read(&path).map_err(|error| error.to_string()).and_then(|text| {
+            let text = match planned.get(&path) {
+                Some(text) => Ok(Some(text.clone())),
+                None => file::read(&path).map_err(|error| error.to_string()),
+            };
+            text.and_then(|text| {
                 let (outcome, new_text) = make(text.as_deref())?;
                 diff = line_diff::unified_diff(&path.display().to_string(), text.as_deref(), &new_text);
+                planned.insert(path.clone(), new_text);
                 Ok(outcome)
             })
         } else {
@@ -242,10 +255,20 @@ impl Setup {
             (true, false) if self.remove => print::remark("restart running clients to apply the change"),
             (true, false) => {
                 let is_added = |done: &&ClientOutcome| {
-                    let has_rules = self.allow_reading && done.client.rules.is_some();
-                    !has_rules && matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. })))
+                    done.part == Part::Entry
+                        && matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. })))
                 };
-                outcomes.iter().filter(is_added).filter_map(|done| done.client.advice).for_each(print::remark);
+                let added: Vec<&Client> = outcomes.iter().filter(is_added).map(|done| done.client).collect();
+                let needs_rules = |client: &&&Client| client.rules.as_ref().is_some_and(|rules| rules.is_needed);
+                let asking: Vec<&str> = added.iter().filter(needs_rules).map(|client| client.label).collect();
+                if !self.allow_reading && !asking.is_empty() {
+                    print::remark(&format!(
+                        "so that {} {} not ask before tools that only read: steplatch setup --allow-reading",
+                        asking.join(" and "),
+                        if asking.len() == 1 { "does" } else { "do" },
+                    ));
+                }
+                added.iter().filter_map(|client| client.advice).for_each(print::remark);
                 if !self.instructions {
                     print::remark(
                         "so that agents prefer these tools for interactive programs: steplatch setup --instructions",

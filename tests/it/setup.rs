@@ -127,6 +127,42 @@ fn rules_for_reading_tools_are_optional_and_removed_with_entry() {
 }
 
 #[test]
+fn each_client_gets_rules_in_its_own_form() {
+    let user = UserHome::with_files(&[
+        (".codex/config.toml", "model = \"o\"\n"),
+        (".config/opencode/opencode.jsonc", "{\n  // mine\n  \"permission\": {\n    \"*\": \"ask\"\n  }\n}\n"),
+        (".config/zed/settings.json", "{\n  \"theme\": \"One\"\n}\n"),
+        (".cursor/mcp.json", "{}"),
+    ]);
+    // The entry and the rules are in the same file: the difference of the rules is to the text with the entry.
+    let planned = user.setup(&["--allow-reading", "--dry-run"]).expect_success();
+    assert!(planned.contains("Codex, rules") && planned.contains("OpenCode, rules"), "{planned}");
+    assert!(planned.contains("+[mcp_servers.steplatch.tools.list_runs]\n+approval_mode = \"approve\"\n"), "{planned}");
+    assert_eq!(planned.matches("+[mcp_servers.steplatch]\n").count(), 1, "{planned}");
+    assert!(!user.read(".codex/config.toml").contains("steplatch"));
+    let output = user.setup(&["--allow-reading"]);
+    assert_eq!((output.code, output.stderr.contains("--allow-reading")), (0, false), "{output:?}");
+    // A list of Cursor's rules would replace that of its settings.
+    assert!(!output.stdout.contains("Cursor, rules") && !user.path(".cursor/permissions.json").exists(), "{output:?}");
+    let opencode = user.read(".config/opencode/opencode.jsonc");
+    assert!(
+        opencode.contains("\"*\": \"ask\",\n    \"steplatch_") && opencode.contains("\"steplatch_get_run\": \"allow\""),
+        "{opencode}"
+    );
+    let zed: Value = serde_json::from_str(&user.read(".config/zed/settings.json")).unwrap();
+    let rules = &zed["agent"]["tool_permissions"]["tools"];
+    assert_eq!(rules["mcp:steplatch:get_screen_content"], json!({"default": "allow"}), "{zed}");
+    assert_eq!(rules["mcp:steplatch:send_input"], Value::Null, "{zed}");
+    assert!(user.setup(&["--allow-reading"]).expect_success().contains("already there"));
+    user.setup(&["--remove"]).expect_success();
+    assert_eq!(user.read(".codex/config.toml"), "model = \"o\"\n");
+    for file in [".config/opencode/opencode.jsonc", ".config/zed/settings.json"] {
+        assert!(!user.read(file).contains("steplatch") && !user.read(file).contains("agent"), "{}", user.read(file));
+    }
+    assert!(user.read(".config/opencode/opencode.jsonc").contains("\"*\": \"ask\"\n  }"));
+}
+
+#[test]
 fn instructions_are_a_removable_block_in_agent_files() {
     let own_text = "# Mine\n\nBe brief.\n";
     let user = UserHome::with_files(&[

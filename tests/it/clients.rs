@@ -53,5 +53,7 @@ pub(crate) fn node_program() -> PathBuf {
 pub(crate) fn installed_path(path: &Path) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().map(|directory| directory.join(path)).find(|found| found.exists());
-    found.unwrap_or_else(|| panic!("{} is missing; run cargo xtask test, which installs it", path.display()))
+    found.unwrap_or_else(|| {
+        panic!("{} is missing; cargo xtask test installs it, or cargo xtask clients", path.display())
+    })
 }

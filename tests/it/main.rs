@@ -34,6 +34,7 @@ mod page;
 mod passkeys;
 mod pauses;
 mod people;
+mod real_clients;
 mod reruns;
 mod settings;
 mod setup;

@@ -24,6 +24,7 @@ mod npm;
 mod programs;
 #[cfg(test)]
 mod prose;
+mod real_clients;
 mod repository;
 mod simulate;
 mod site;
@@ -44,6 +45,8 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
                                          --quick omits format and lints; ARGUMENTS go to cargo test.
 cargo xtask check                        Check pages, format and lints; dependencies with cargo-deny and spelling with typos, if
                                          they are installed.
+cargo xtask clients                      Install the clients that `steplatch setup` configures from npm, 1.3 GB, and run the
+                                         stories in which they read what it wrote and call tools.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench jobs [--no-peer]       Perform 78 jobs of an agent with real programs, and print the calls, seconds and bytes
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         }
         ["test", options @ ..] => test::run(&repository, options),
         ["check"] => check::run(&repository),
+        ["clients"] => real_clients::run(&repository),
         ["dist", options @ ..] => dist::run(&repository, options),
         ["laws", options @ ..] => laws::run(&repository, options),
         ["crash", options @ ..] => crash::run(&repository, options),

@@ -35,6 +35,24 @@ const MCPB: (&str, &str) = ("mcpb", "@anthropic-ai/mcpb@2.1.2");
 /// The terminal of the page's baseline, and the server of its socket.
 const XTERM: (&str, &str) = ("xterm", "@xterm/xterm@6.0.0 ws@8.23.0");
 
+/// The clients that `steplatch setup` configures, without launchers: programs of one platform, of more than 1 GB.
+const AGENTS: (&str, &str) = (
+    "agents",
+    if cfg!(target_arch = "aarch64") {
+        "@anthropic-ai/claude-code-linux-arm64@2.1.332 @openai/codex@0.171.0-linux-arm64 @google/gemini-cli@0.61.0 \
+         opencode-linux-arm64@1.18.33 @github/copilot-linux-arm64@1.0.102"
+    } else {
+        "@anthropic-ai/claude-code-linux-x64@2.1.332 @openai/codex@0.171.0-linux-x64 @google/gemini-cli@0.61.0 \
+         opencode-linux-x64@1.18.33 @github/copilot-linux-x64@1.0.102"
+    },
+);
+
+/// Installs the clients that `steplatch setup` configures, and the Node that one of them needs.
+pub(crate) fn ensure_agents(repository: &Repository) -> anyhow::Result<()> {
+    let node = ("node", NODE);
+    [node, AGENTS].into_iter().try_for_each(|(directory, packages)| install(repository, directory, packages))
+}
+
 /// Installs the packages of the page's baseline.
 pub(crate) fn ensure_xterm(repository: &Repository) -> anyhow::Result<()> {
     let (directory, packages) = XTERM;

@@ -236,7 +236,8 @@ pub(crate) const CLIENTS: [Client; 9] = [
         rules: Some(ToolRules {
             files: PartFiles {
                 user: Some(|around| around.home.join(".gemini/policies/steplatch.toml")),
-                project: Some(".gemini/policies/steplatch.toml"),
+                // It ignores policies of a project.
+                project: None,
             },
             is_needed: true,
             allow_reading: policy::allow_reading,

@@ -289,6 +289,9 @@ fn project_has_its_own_files() {
     assert!(user.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(user.read("work/.gemini/settings.json").contains("steplatch"));
     assert_eq!(user.read(".gemini/settings.json"), "{}", "the user's own file is unchanged");
+    // Gemini CLI ignores policies of a project.
+    let output = user.setup(&["--scope", "project", "--client", "gemini", "--allow-reading"]).expect_success();
+    assert!(!output.contains("rules") && !user.path(".gemini/policies").exists(), "{output}");
     // A client without such a file is skipped, and reported to a caller that names it.
     assert!(!output.contains("goose"), "{output}");
     let refusal = user.setup(&["--scope", "project", "--client", "goose"]);

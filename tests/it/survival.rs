@@ -255,7 +255,9 @@ fn recorded_process_id_of_another_daemon_is_left_alone() {
         home.run(&["daemon", "status", "--json"]).json()
     };
     let (own, reused) = (status(&home), status(&other));
-    home.run(&["daemon", "stop"]).expect_success();
+    let own_pid = i32::try_from(own["pid"].as_i64().unwrap()).unwrap();
+    kill(own_pid.into());
+    eventually_blocking("the daemon has exited", || !is_running(own_pid));
     let lock = std::path::Path::new(own["state_dir"].as_str().unwrap()).join("daemon.lock");
     let mut record: Value = serde_json::from_slice(&std::fs::read(&lock).unwrap()).unwrap();
     record["pid"] = reused["pid"].clone();

@@ -18,6 +18,8 @@ use crate::stream::Streams;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) daemon: ReconnectingClient,
+    /// Client for the requests of the page, whose name stands in records.
+    pub(crate) page_daemon: ReconnectingClient,
     pub(crate) projects: Projects,
     pub(crate) metrics: Metrics,
     pub(crate) streams: Streams,

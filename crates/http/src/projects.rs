@@ -9,6 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
+use crate::admission::Caller;
+use crate::app::App;
 use crate::refusal::Refusal;
 
 /// Header with the directory of the project, in base64 for URLs.
@@ -20,19 +22,21 @@ const MAX_CLIENTS: usize = 16;
 /// Clients of the most recently used projects.
 #[derive(Debug, Default)]
 pub(crate) struct Projects {
-    clients: Mutex<VecDeque<(String, ReconnectingClient)>>,
+    clients: Mutex<VecDeque<((Caller, String), ReconnectingClient)>>,
 }
 
 impl Projects {
-    /// Returns the client for the project of a request, or `daemon` without one.
+    /// Returns the client for the caller and the project of a request.
     ///
     /// # Errors
     /// If the project is not a directory.
     pub(crate) async fn client(
         &self,
-        daemon: &ReconnectingClient,
+        app: &App,
+        caller: Caller,
         headers: &HeaderMap,
     ) -> Result<ReconnectingClient, Refusal> {
+        let daemon = if caller == Caller::Page { &app.page_daemon } else { &app.daemon };
         let Some(encoded) = headers.get(PROJECT_HEADER) else { return Ok(daemon.clone()) };
         let decoded = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let path = decoded.filter(|path| path.starts_with('/') && !path.contains('\0'));
@@ -45,11 +49,13 @@ impl Projects {
             return Err(Refusal::invalid(format!("The project {path} is not a directory; choose another one")));
         }
         let mut clients = self.clients.lock();
-        if let Some(index) = clients.iter().position(|(cached, _)| *cached == path) {
+        let key = (caller, path);
+        if let Some(index) = clients.iter().position(|(cached, _)| *cached == key) {
             clients.make_contiguous()[..=index].rotate_right(1);
         } else {
             clients.truncate(MAX_CLIENTS - 1);
-            clients.push_front((path.clone(), daemon.in_directory(path)));
+            let client = daemon.in_directory(key.1.clone());
+            clients.push_front((key, client));
         }
         Ok(clients[0].1.clone())
     }

@@ -144,6 +144,7 @@ impl Server {
                 Uploads::default()
             },
             tasks: TaskTracker::new(),
+            page_daemon: daemon.with_own_connection("page"),
             daemon,
             metrics: Metrics::default(),
             projects: Projects::default(),

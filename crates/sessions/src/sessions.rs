@@ -769,6 +769,7 @@ impl Sessions {
                 busy: described.busy,
                 awaiting_input: described.awaiting_input,
                 password: described.password,
+                bell_count: described.bell_count,
                 exit_code: described.exit_code,
                 cols: described.size.cols,
                 rows: described.size.rows,

@@ -477,6 +477,9 @@ pub struct Description {
     pub awaiting_input: Option<bool>,
     /// Same as [`View::password`].
     pub password: bool,
+    /// Number of bells that programs have rung. An older host reports 0.
+    #[serde(default)]
+    pub bell_count: u64,
 }
 
 impl Description {
@@ -501,6 +504,7 @@ impl Description {
             cwd: None,
             awaiting_input: None,
             password: false,
+            bell_count: 0,
         }
     }
 }

@@ -121,6 +121,7 @@ impl Transcript {
             hooks_start: None,
             question: Question::default(),
             pause: None,
+            bell_count: 0,
         };
         Self { parser: Parser::new(), writer }
     }
@@ -180,6 +181,11 @@ impl Transcript {
     /// Returns the end of the output of the command that ends the shell itself, if the shell marks it.
     pub(crate) fn output_end(&self) -> Option<u64> {
         self.writer.output_end
+    }
+
+    /// Returns the number of bells that programs have rung.
+    pub(crate) fn bell_count(&self) -> u64 {
+        self.writer.bell_count
     }
 
     pub(crate) fn history(&self) -> &History {
@@ -297,6 +303,7 @@ struct Writer {
     hooks_start: Option<u64>,
     question: Question,
     pause: Option<Pause>,
+    bell_count: u64,
 }
 
 /// The keyboard modes of the kitty protocol, a stack for each screen.
@@ -839,6 +846,7 @@ impl Perform for Writer {
                 }
             }
             0x08 => self.move_left(1),
+            0x07 => self.bell_count += 1,
             _ => {}
         }
     }
@@ -1015,6 +1023,11 @@ mod tests {
     #[test]
     fn escapes_are_removed_and_line_ends_normalised() {
         assert_eq!(text(b"\x1b[1;31mred\x1b[0m\r\nplain\r\r\n\ttab\x07"), "red\nplain\n\ttab");
+    }
+
+    #[test]
+    fn bells_are_counted_but_not_ends_of_control_strings() {
+        assert_eq!(parsed_transcript(b"\x07a\x1b]0;title\x07b\x1b[?1049h\x07").bell_count(), 2);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const { choicesOf, constraint, localTime, problemOf, refusals, valueOf } = await
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
 
 test("choices of a browser are known values, whatever its storage has", () => {
-  const usual = { theme: "system", text: "100", terminalText: "15", times: "local", commands: "off" };
+  const usual = { theme: "system", text: "100", terminalText: "15", times: "local", commands: "off", bells: "on" };
   for (const stored of [null, "", "{", "[]", "7", "null", '{"theme":"<b>","text":100,"times":["utc"]}']) assert.deepEqual(choicesIn(stored), usual, String(stored));
   assert.deepEqual(choicesIn('{"theme":"dark","text":"130","more":1}'), { ...usual, theme: "dark", text: "130" });
   assert.equal(nextSize("terminalText", "15", 1), "18");

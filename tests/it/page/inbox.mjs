@@ -68,6 +68,19 @@ await play(async (browser) => {
   await page.waitForFunction(() => window.shown.length > 0);
   assert.deepEqual(await told(), ["A command ended: worker"]);
   await page.evaluate(() => { window.looks = true; window.shown = []; });
+  // So is a bell, until a person turns it off.
+  const ring = () => tell({ run: ["terminal", "run", "--json", "worker", "printf '\\a'"] });
+  await page.evaluate(() => { window.looks = false; });
+  await ring();
+  await page.waitForFunction(() => window.shown.length > 0);
+  assert.deepEqual(await told(), ["The bell of a terminal rang: worker"]);
+  await page.evaluate(() => { window.shown = []; });
+  await page.getByLabel("Notify of bells").selectOption("off");
+  await ring();
+  await tell({ run: ["terminal", "run", "--json", "worker", "sleep", "7"] });
+  await page.waitForFunction(() => window.shown.length > 0);
+  assert.deepEqual(await told(), ["A command ended: worker"]);
+  await page.evaluate(() => { window.looks = true; window.shown = []; });
   await page.getByLabel("Notify of ended commands").selectOption("off");
   await tell({ run: ["terminal", "close", "worker", "--json"] });
   await page.getByRole("link", { name: /^Inbox/ }).click();

@@ -7,7 +7,8 @@ const KEY = "steplatch.choices";
 
 /**
  * The values of each choice, the usual one first: the look; the size of all text, in percent; the largest size of text in a terminal, in
- * pixels; the time zone of times; and the time, in seconds, after which the end of a command is an occasion of a notification.
+ * pixels; the time zone of times; the time, in seconds, after which the end of a command is an occasion of a notification; and whether a
+ * bell is one.
  */
 export const VALUES = {
   theme: ["system", "light", "dark"],
@@ -15,6 +16,7 @@ export const VALUES = {
   terminalText: ["15", "10", "12", "18", "22", "28"],
   times: ["local", "utc"],
   commands: ["off", "5", "30", "120"],
+  bells: ["on", "off"],
 };
 
 /** @typedef {keyof typeof VALUES} Choice */

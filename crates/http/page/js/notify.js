@@ -1,5 +1,5 @@
-// Notifications of the browser: a new question, password or failed run, and the end of a long command, while no tab of the page has
-// the focus.
+// Notifications of the browser: a new question, password or failed run, a bell, and the end of a long command, while no tab of the page
+// has the focus.
 
 import { choice } from "./choices.js";
 import { h, setText } from "./dom.js";
@@ -103,11 +103,27 @@ function endedCommands(lists, now) {
   return ended;
 }
 
+/** Numbers of bells of the terminals in the last lists. @type {Map<string, number> | null} */
+let bells = null;
+
+/**
+ * Returns the occasions of bells that were rung since the last lists.
+ * @param {import("./store.js").Lists} lists
+ */
+function rungBells(lists) {
+  const known = bells;
+  bells = new Map(lists.terminals.map((terminal) => [terminal.session_id, terminal.bell_count ?? 0]));
+  if (!known || choice("bells") === "off") return [];
+  return lists.terminals
+    .filter((terminal) => (terminal.bell_count ?? 0) > (known.get(terminal.session_id) ?? 0))
+    .map((terminal) => ({ key: `bell ${terminal.session_id} ${terminal.bell_count}`, title: "The bell of a terminal rang", text: terminalName(terminal), address: `#/terminals/${encodeURIComponent(terminal.session_id)}` }));
+}
+
 /** Begins to notify. Returns a function that ends it. */
 export function followOccasions() {
   return listen((lists) => {
     const now = occasions(lists);
-    const fresh = [...now.filter(({ key }) => before && !before.has(key)), ...endedCommands(lists, Date.now())];
+    const fresh = [...now.filter(({ key }) => before && !before.has(key)), ...rungBells(lists), ...endedCommands(lists, Date.now())];
     before = new Set(now.map(({ key }) => key));
     if (fresh.length && isOn()) notify(fresh);
   });
@@ -134,7 +150,7 @@ async function notify(fresh) {
 
 /** Returns the button that turns notifications on or off; the browser asks for its permission at a click only. */
 export function notifyButton() {
-  const button = h("button", { class: "quiet", title: "Questions, passwords and failed runs, while you look at something else" });
+  const button = h("button", { class: "quiet", title: "Questions, passwords, failed runs and bells, while you look at something else" });
   const paint = () => {
     button.hidden = !("Notification" in window);
     if (button.hidden) return;

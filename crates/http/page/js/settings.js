@@ -11,6 +11,7 @@ const WORDS = {
   theme: (value) => ({ system: "As the system", light: "Light", dark: "Dark" })[value] ?? value,
   text: (value) => `${value} %`,
   terminalText: (value) => `${value} px`,
+  bells: (value) => ({ on: "Yes", off: "No" })[value] ?? value,
   commands: (value) => ({ off: "Never", 5: "After 5 s", 30: "After 30 s", 120: "After 2 min" })[value] ?? value,
   times: (value) => ({ local: "Time zone of this browser", utc: "UTC" })[value] ?? value,
 };
@@ -22,6 +23,7 @@ const FIELDS = [
   ["terminalText", "Largest text in terminals", "A terminal that is wider than the window has smaller text."],
   ["times", "Times", ""],
   ["commands", "Notify of ended commands", "Of those that took at least so long, where notifications are on."],
+  ["bells", "Notify of bells", "Programs such as agents ring the bell of their terminal when they need you."],
 ];
 
 /** The keys of the page and where they work. */

@@ -383,6 +383,11 @@ fn run_is_followed_on_its_diagram_rerun_and_compared() {
             page.home.answer_gate(&word("answers"), &word("answer"));
             json!({})
         }
+        _ if request["passphrase"].is_string() => {
+            let line = format!("{}\n", request["passphrase"].as_str().unwrap());
+            page.home.run_with_input(&["approver", "set", "--stdin"], &line).expect_success();
+            json!({})
+        }
         _ if request["saves"].is_string() => save_workflow(page, request["saves"].as_str().unwrap(), false),
         _ => save_workflow(page, request["changes"].as_str().unwrap(), true),
     });

@@ -12,8 +12,8 @@ use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
-    AddPasskeyReply, CheckHostReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, ErrorCode,
-    GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply,
+    AddPasskeyReply, CheckHostReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, EditWorkflowReply,
+    ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply,
     ShareTerminalReply, StopDaemonReply, WatchReply, host_advice,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs, WorkerRequests};
@@ -441,6 +441,21 @@ impl Dispatcher {
                     "Records of runs are deleted by a person, on the page or with 'steplatch runs delete', in a terminal \
                      of their own"
                         .to_owned(),
+                ),
+            },
+            // The passphrase separates the approver from other people at a browser that is logged in.
+            Command::EditWorkflow(verb) => match caller.is_in_own_browser().await {
+                true => VerbReply::from_reply(match self.approver.verify(verb.passphrase.as_ref(), caller.source()).await {
+                    Ok(_) => Box::pin(self.workflows.edit(caller, verb)).await,
+                    Err(error) => EditWorkflowReply {
+                        passphrase_wanted: error.wants_another(),
+                        retry_after_seconds: error.retry_after_seconds(),
+                        error: Some(error.to_string()),
+                        ..EditWorkflowReply::default()
+                    },
+                }),
+                false => VerbReply::failure(
+                    "A workflow is edited by a person, on the page; programs save one with CREATE_WORKFLOW".to_owned(),
                 ),
             },
             // A ticket grants the rights of the user's programs, so only a person at their terminal receives one.

@@ -136,6 +136,7 @@ routes! {
     Post "/workflows" "CREATE_WORKFLOW", Conflict;
     Post "/workflows/captures" "CAPTURE_WORKFLOW", Unprocessable;
     Get "/workflows/{name}" "DESCRIBE_WORKFLOW" of Workflow, Unprocessable;
+    Put "/workflows/{name}" "EDIT_WORKFLOW" of Workflow for page, Conflict;
     Delete "/workflows/{name}" "DELETE_WORKFLOW" of Workflow, Conflict;
     Get "/workflows/{name}/versions" "LIST_WORKFLOW_VERSIONS" of Workflow, Unprocessable;
     Delete "/workflows/{name}/versions" "FORGET_WORKFLOW_VERSIONS" of Workflow, Unprocessable;

@@ -7,8 +7,8 @@ use steplatch_diagram::mermaid;
 use steplatch_library::{Author, CreateError, Entry, Library, LookupError, Metadata, Status, Stored};
 use steplatch_protocol::{
     BrokenWorkflow, ContractVariable, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply,
-    DescribeWorkflow, DescribeWorkflowReply, DrawWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply,
-    ListWorkflows, ListWorkflowsReply, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
+    DescribeWorkflow, DescribeWorkflowReply, DrawWorkflowReply, EditWorkflow, EditWorkflowReply, GetWorkflowSchema,
+    GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
 };
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{
@@ -52,16 +52,22 @@ impl Workflows {
         };
         let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
-        let created = self.disk.run_write(move || {
-            // A definition that was shown has its secrets hidden; saved, it would lose them.
-            if verb.workflow_definition.to_string().contains(MASK) {
-                let advice = "pass secrets as arguments, or as {secret:NAME}";
-                return refusal(format!("the definition contains '{MASK}', where a secret was hidden; {advice}"));
-            }
-            create(&library_search.folders(), &project, &verb, &author)
-        });
-        let created = created.await;
+        let created = self.disk.run_write(move || create(&library_search.folders(), &project, &verb, &author)).await;
         created.unwrap_or_else(|error| refusal(error.to_string()))
+    }
+
+    /// Saves an edited definition for `caller`, if it is valid and the edited one is still the saved one.
+    #[boxed]
+    pub async fn edit(&self, caller: &Caller, verb: EditWorkflow) -> EditWorkflowReply {
+        let refusal = |error: String| EditWorkflowReply { error: Some(error), ..EditWorkflowReply::default() };
+        let project = match self.projects().find_project(caller).await {
+            Ok(project) => project,
+            Err(error) => return refusal(error.to_string()),
+        };
+        let library_search = LibrarySearch::for_caller(caller);
+        let author = author(caller, verb.reason.clone()).await;
+        let edited = self.disk.run_write(move || edit(&library_search.folders(), &project, verb, &author)).await;
+        edited.unwrap_or_else(|error| refusal(error.to_string()))
     }
 
     /// Returns the guide to writing workflows: one topic, or everything about machines.
@@ -172,6 +178,9 @@ pub(super) fn create(
         error: Some(error),
         ..CreateWorkflowReply::default()
     };
+    if let Some(error) = hidden_secret_error(document) {
+        return refusal(error);
+    }
     let mut problems: Vec<Problem> = missing_fields(document);
     match Definition::parse(document, &TerminalTools) {
         Ok(definition) => problems.extend_from_slice(definition.warnings()),
@@ -214,6 +223,60 @@ pub(super) fn create(
         }
         Err(error) => refusal(format!("The workflow was not saved: {}", with_causes(&error))),
     }
+}
+
+fn edit(folders: &LibraryPaths, project: &Project, verb: EditWorkflow, author: &Author) -> EditWorkflowReply {
+    let refusal = |error: String| EditWorkflowReply { error: Some(error), ..EditWorkflowReply::default() };
+    let EditWorkflow { name, definition, edited, .. } = verb;
+    if definition["name"] != edited["name"] {
+        return refusal(format!("The name stays {name}; another name would be another workflow"));
+    }
+    if let Some(error) = hidden_secret_error(&definition) {
+        return refusal(error);
+    }
+    let saved = match look_up(folders, project, &name) {
+        Ok(ResolvedWorkflow::Machine(_, saved)) => saved,
+        Ok(ResolvedWorkflow::Function(_)) => return refusal(format!("'{name}' is a function; edit its file")),
+        Err(error) => return refusal(error.to_string()),
+    };
+    if !is_same_json(&saved.definition, &edited) {
+        return refusal(format!(
+            "'{name}' was saved elsewhere in the meantime; copy your text, and edit the new version"
+        ));
+    }
+    let create_request = CreateWorkflow { workflow_definition: definition, overwrite_existing: true, reason: None };
+    let created = create(folders, project, &create_request, author);
+    EditWorkflowReply {
+        success: created.success,
+        version: created.version,
+        is_new_version: created.success && saved.metadata.version != created.version,
+        validation_errors: created.validation_errors,
+        warnings: created.warnings,
+        error: created.error,
+        ..EditWorkflowReply::default()
+    }
+}
+
+/// Returns whether two values are equal for JavaScript, which reads 1.0 as 1.
+fn is_same_json(first: &Value, second: &Value) -> bool {
+    match (first, second) {
+        (Value::Number(first), Value::Number(second)) => first.as_f64() == second.as_f64(),
+        (Value::Array(first), Value::Array(second)) => {
+            first.len() == second.len() && first.iter().zip(second).all(|(first, second)| is_same_json(first, second))
+        }
+        (Value::Object(first), Value::Object(second)) => {
+            let is_in_second = |(key, value)| second.get(key).is_some_and(|other| is_same_json(value, other));
+            first.len() == second.len() && first.iter().all(is_in_second)
+        }
+        (first, second) => first == second,
+    }
+}
+
+/// Returns an error for a definition in which secrets were hidden to show it, and which would be saved without them.
+fn hidden_secret_error(definition: &Value) -> Option<String> {
+    let advice = "pass secrets as arguments, or as {secret:NAME}";
+    let is_hidden = definition.to_string().contains(MASK);
+    is_hidden.then(|| format!("the definition contains '{MASK}', where a secret was hidden; {advice}"))
 }
 
 /// Returns a problem for each missing field that only saving requires.

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::approver::Passphrase;
+
 fn default_limit() -> u32 {
     200
 }
@@ -61,6 +63,52 @@ pub struct CreateWorkflowReply {
     /// Error message, with a suggested next step
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
+    pub error: Option<String>,
+}
+
+/// Save an edited state machine as the newest version of its workflow.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EditWorkflow {
+    /// Name of the workflow
+    pub name: String,
+    /// The edited definition; the name stays
+    #[schemars(with = "Map<String, Value>")]
+    pub definition: Value,
+    /// The definition that was edited. Nothing is saved if another one has replaced it since
+    #[schemars(with = "Map<String, Value>")]
+    pub edited: Value,
+    /// Reason, for its history
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The approver's passphrase, if one is set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<Passphrase>,
+}
+
+/// Result of saving an edited workflow.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EditWorkflowReply {
+    /// True if the workflow was saved
+    pub success: bool,
+    /// Version, from 1; 0 if nothing was saved
+    #[serde(default)]
+    pub version: u32,
+    /// False if only the description differs, which begins no version
+    #[serde(default)]
+    pub is_new_version: bool,
+    /// All problems that prevent saving; those of the definition have a JSON pointer to their place
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validation_errors: Vec<String>,
+    /// Warnings for the author; the workflow can still run
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// True if the passphrase is missing or wrong
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set if this one was not checked because of earlier wrong ones
+    pub retry_after_seconds: Option<u64>,
+    /// Error message, with a suggested next step
     pub error: Option<String>,
 }
 

@@ -750,6 +750,9 @@ pub struct SessionInfo {
     /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
+    /// Number of bells that programs have rung
+    #[serde(default, skip_serializing_if = "crate::files::is_zero")]
+    pub bell_count: u64,
     /// Exit code, as in get_screen_content
     pub exit_code: Option<i32>,
     /// Columns

@@ -210,6 +210,7 @@ verbs! {
 
     capture::CaptureWorkflow => CaptureWorkflowReply, "CAPTURE_WORKFLOW", Some("capture_workflow"), "Capture a workflow", SAVES;
     library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
+    library::EditWorkflow => EditWorkflowReply, "EDIT_WORKFLOW", None, "Save an edited workflow", DECIDES;
     library::LoadFunctions => LoadFunctionsReply, "LOAD_FUNCTIONS", None, "Load a file of functions", SETS;
     library::GetWorkflowSchema => GetWorkflowSchemaReply, "GET_WORKFLOW_SCHEMA", Some("get_workflow_schema"), "Learn to write workflows", READS;
     library::ListWorkflows => ListWorkflowsReply, "LIST_WORKFLOWS", Some("list_workflows"), "List saved workflows", READS;

@@ -139,9 +139,29 @@ await play(async (browser) => {
   await page.getByRole("button", { name: "Save as a new version" }).click();
   await page.getByRole("table", { name: "Versions" }).getByText("what it is for").waitFor();
   await page.getByText("Waits, and says why.").first().waitFor();
+  // Where a passphrase is set, it is needed.
+  await tell({ passphrase: "correct horse" });
+  text = await editing();
+  await page.getByLabel("Passphrase").waitFor();
+  const best = { ...better, description: "Waits well." };
+  await text.fill(JSON.stringify(best));
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByRole("alert").filter({ hasText: "Type the approver's passphrase first" }).waitFor();
+  await page.getByLabel("Passphrase").fill("wrong horse");
+  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await page.getByRole("alert").filter({ hasText: "Wrong passphrase" }).waitFor();
+  await isAccessible(page);
+  assert.equal(await page.getByText("Waits well.").count(), 0);
+  // The next attempt is checked after a pause.
+  while (!(await page.getByText("Waits well.").count())) {
+    await page.getByLabel("Passphrase").fill("correct horse");
+    await page.getByRole("button", { name: "Save as a new version" }).click();
+    await page.getByText("Waits well.").or(page.getByRole("alert")).first().waitFor();
+  }
   text = await editing();
   await tell({ saves: "edited" });
-  await text.fill(JSON.stringify({ ...better, description: "Too late." }));
+  await page.getByLabel("Passphrase").fill("correct horse");
+  await text.fill(JSON.stringify({ ...best, description: "Too late." }));
   await page.getByRole("button", { name: "Save as a new version" }).click();
   await page.getByRole("alert").filter({ hasText: "saved elsewhere" }).waitFor();
   await page.getByRole("button", { name: "Cancel", exact: true }).click();

@@ -34,11 +34,17 @@ export function editor(name, definition, done) {
   text.value = draft?.text ?? before;
   text.addEventListener("input", () => keepDraft(key, text.value === before ? null : { before, text: text.value }));
   const reason = h("input", { type: "text", class: "grow", placeholder: "Reason, for its versions", "aria-label": "Reason", maxlength: "500" });
+  const passphrase = h("input", { type: "password", autocomplete: "off" });
+  const passphraseLabel = h("label", { class: "line", hidden: true }, "Passphrase", passphrase);
+  // A daemon without a passphrase needs none, and its refusal names the next step.
+  ask("GET", "/approver").then((approver) => (passphraseLabel.hidden = !approver.is_set), () => {});
   const save = h("button", { class: "primary" }, "Save as a new version");
   const leave = h("button", { type: "button" }, "Cancel");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const mistakes = h("pre", { class: "judged source", tabindex: "0", "aria-label": "Mistakes", hidden: true });
-  const form = h("form", { novalidate: true }, text, h("p", { class: "line" }, reason, save, leave), problem, mistakes);
+  const form = h("form", { novalidate: true }, text, h("p", { class: "line" }, reason, passphraseLabel, save, leave), problem, mistakes);
+
+  passphrase.addEventListener("input", () => passphrase.removeAttribute("aria-invalid"));
 
   /** @param {string} words */
   function tell(words) {
@@ -86,23 +92,30 @@ export function editor(name, definition, done) {
       tell("A definition is a JSON object.");
       return;
     }
-    if (edited.name !== definition.name) {
-      tell(`The name stays ${definition.name ?? name}: another name would be another workflow.`);
+    if (!passphraseLabel.hidden && !passphrase.value) {
+      tell("Type the approver's passphrase first.");
+      passphrase.focus();
       return;
     }
     save.disabled = text.readOnly = true;
     try {
-      const now = await ask("GET", `/workflows/${encodeURIComponent(name)}`);
-      if (JSON.stringify(now.definition, null, 2) !== before) {
-        tell("It was saved elsewhere while you edited it. Copy your text, leave it, and edit the new version.");
-        return;
-      }
-      const [{ version }, { version: earlier }] = [await ask("POST", "/workflows", { workflow_definition: edited, overwrite_existing: true, reason: reason.value.trim() || undefined }), now];
+      const { version, is_new_version: isNew } = await ask("PUT", `/workflows/${encodeURIComponent(name)}`, {
+        definition: edited,
+        edited: JSON.parse(before),
+        reason: reason.value.trim() || undefined,
+        passphrase: passphrase.value || undefined,
+      });
       keepDraft(key, null);
-      done(version === earlier ? `Saved. Only the description has changed, so version ${version} stays the newest and a reason is not kept.` : `Saved as version ${version}.`);
+      done(isNew ? `Saved as version ${version}.` : `Saved. Only the description has changed, so version ${version} stays the newest and a reason is not kept.`);
     } catch (error) {
       const reply = error instanceof ApiError ? error.reply : {};
       tell(error instanceof Error ? error.message : String(error));
+      if (reply.passphrase_wanted) {
+        passphraseLabel.hidden = false;
+        passphrase.value = "";
+        passphrase.setAttribute("aria-invalid", "true");
+        passphrase.focus();
+      }
       const problems = (reply.validation_errors ?? []).map(String);
       if (problems.length) showMistakes(edited, problems);
     } finally {

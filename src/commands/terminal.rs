@@ -2,6 +2,7 @@
 
 mod control;
 mod inputs;
+mod secret;
 mod share;
 pub(super) mod wait;
 
@@ -65,6 +66,7 @@ pub(crate) enum Terminal {
         idle_limit: Option<f64>,
     },
     Inputs(inputs::Inputs),
+    Secret(secret::Secret),
     Share(share::Share),
     Resize(control::Resize),
     Signal(control::Signal),
@@ -227,6 +229,7 @@ impl Terminal {
             Self::Screen(command) => command.run(paths).await,
             Self::Record { id, file, idle_limit } => record(paths, &id, file, idle_limit).await,
             Self::Inputs(command) => command.run(paths).await,
+            Self::Secret(command) => command.run(paths).await,
             Self::Share(command) => command.run(paths).await,
             Self::Resize(command) => command.run(paths).await,
             Self::Signal(command) => command.run(paths).await,

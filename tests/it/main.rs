@@ -36,6 +36,7 @@ mod pauses;
 mod people;
 mod real_clients;
 mod reruns;
+mod secrets;
 mod settings;
 mod setup;
 #[path = "../../crates/terminal/tests/it/ssh_server.rs"]

@@ -458,6 +458,18 @@ impl Dispatcher {
                     "A workflow is edited by a person, on the page; programs save one with CREATE_WORKFLOW".to_owned(),
                 ),
             },
+            Command::RequestSecret(verb) => {
+                VerbReply::from_reply(Box::pin(sessions.request_secret(caller, verb)).await)
+            }
+            // An agent that could type it would know it.
+            Command::EnterSecret(verb) => match caller.is_at_own_terminal().await || caller.is_in_own_browser().await {
+                true => VerbReply::from_reply(Box::pin(sessions.enter_secret(caller, verb)).await),
+                false => VerbReply::failure(
+                    "A password is typed by a person, on the page or with 'steplatch terminal secret', in a terminal of \
+                     their own; an agent waits for it with request_secret"
+                        .to_owned(),
+                ),
+            },
             // A ticket grants the rights of the user's programs, so only a person at their terminal receives one.
             Command::OpenPage(verb) => match caller.is_at_own_terminal().await {
                 true => VerbReply::from_reply(self.page.open_page(&verb)),

@@ -83,7 +83,7 @@ impl RouteHandler {
         let (mut reply, warnings) = match self.route.verb {
             "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
             // The daemon checks the passphrase, and refuses all of them from a program in a steplatch terminal.
-            verb @ ("UNLOCK_RUNS" | "DELETE_RUN" | "EDIT_WORKFLOW" | "END_PAGE_SESSIONS") => {
+            verb @ ("UNLOCK_RUNS" | "DELETE_RUN" | "EDIT_WORKFLOW" | "ENTER_SECRET" | "END_PAGE_SESSIONS") => {
                 daemon.for_person(surface, peer).call_raw(verb, params).await?
             }
             verb => daemon.call_raw(verb, params).await?,

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::RemoteHostInfo;
+use crate::approver::Passphrase;
 
 fn default_shell() -> String {
     "bash".to_owned()
@@ -750,6 +751,10 @@ pub struct SessionInfo {
     /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
+    /// Program that reads such a line; `(root)` behind its name if another user's program, such as sudo, reads it
+    pub password_program: Option<String>,
+    /// Request of an agent that a person types such a line
+    pub secret_request: Option<SecretRequestInfo>,
     /// Number of bells that programs have rung
     #[serde(default, skip_serializing_if = "crate::files::is_zero")]
     pub bell_count: u64,
@@ -787,6 +792,97 @@ pub struct ListTerminalSessionsReply {
     /// Remote hosts on which terminals can be opened
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<RemoteHostInfo>,
+}
+
+/// Request of an agent that a person types a hidden line, such as a password.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretRequestInfo {
+    /// Reason of the agent
+    pub reason: Option<String>,
+    /// Client that waits
+    pub requested_by: Option<String>,
+    /// Time of the request (ISO 8601, UTC)
+    pub since: String,
+}
+
+fn default_secret_timeout() -> f64 {
+    300.0
+}
+
+/// Ask a person to type the password or other hidden line that the program of a terminal reads. You never learn it.
+///
+/// The terminal must have `password: true`. Waits for the person, then returns the outcome; read the terminal with
+/// await_output afterwards. Use it instead of asking the user for a password in the conversation.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RequestSecret {
+    /// Terminal whose program reads the line
+    pub session_id: String,
+    /// Reason, for the person
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Maximum wait in seconds
+    #[serde(default = "default_secret_timeout")]
+    #[schemars(range(min = 0.0, max = 3600.0))]
+    pub timeout: f64,
+}
+
+/// Outcome of a request for a hidden line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretOutcome {
+    /// A person has typed it
+    Entered,
+    /// A person refuses
+    Refused,
+    /// Nobody has answered in time
+    Timeout,
+    /// The program no longer reads a hidden line, and nobody has typed one
+    Gone,
+}
+
+/// Result of a request for a hidden line.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RequestSecretReply {
+    /// True if a person has typed the line
+    pub success: bool,
+    /// The terminal
+    pub session_id: String,
+    /// The outcome
+    pub outcome: Option<SecretOutcome>,
+    /// The person who decided
+    pub by: Option<String>,
+    /// Reason of the person who refuses
+    pub reason: Option<String>,
+    /// Error message, with a suggested next step
+    pub error: Option<String>,
+}
+
+/// Type a hidden line, such as a password, into a terminal whose program reads one; or refuse the request for it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EnterSecret {
+    /// Terminal whose program reads the line
+    pub session_id: String,
+    /// The line; without one, the request of an agent is refused
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Passphrase>,
+    /// Reason of a refusal, for the agent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Result of typing a hidden line, or of a refusal.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EnterSecretReply {
+    /// True if the line was typed, or the request refused
+    pub success: bool,
+    /// The terminal
+    #[serde(default)]
+    pub session_id: String,
+    /// Error message, with a suggested next step
+    pub error: Option<String>,
 }
 
 /// Close a terminal and end everything that was started in it, background jobs included.

@@ -25,6 +25,7 @@ mod recordings;
 mod screen_follower;
 mod screen_part;
 mod search;
+mod secret_requests;
 mod sessions;
 mod signals;
 mod wait_request;

@@ -35,6 +35,7 @@ use crate::error::{LookupError, PaintError, SessionError, describe_holder};
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::readers::Readers;
 use crate::search::{MAX_MATCHES, search};
+use crate::secret_requests::SecretRequests;
 use crate::signals::signal_named;
 use crate::wait_request::{input_wait, wait_request};
 
@@ -49,6 +50,7 @@ pub struct Sessions {
     pub(crate) readers: Arc<Readers>,
     /// Shutdown mode, once the daemon ends.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
+    pub(crate) secret_requests: SecretRequests,
     /// Directories of this installation, which file requests neither read nor write.
     pub(crate) private: Arc<[PathBuf]>,
 }
@@ -109,7 +111,16 @@ impl Sessions {
     ) -> Self {
         let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
         let private = private.into_iter().map(real).collect();
-        Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending, private }
+        Self {
+            hosts,
+            secrets,
+            policy,
+            held: Arc::default(),
+            readers: Arc::default(),
+            secret_requests: SecretRequests::default(),
+            ending,
+            private,
+        }
     }
 
     /// Returns whether the next daemon takes over the terminals and the interrupted work of their clients.
@@ -769,6 +780,8 @@ impl Sessions {
                 busy: described.busy,
                 awaiting_input: described.awaiting_input,
                 password: described.password,
+                password_program: described.password_program,
+                secret_request: self.secret_requests.get(described.id.as_str()),
                 bell_count: described.bell_count,
                 exit_code: described.exit_code,
                 cols: described.size.cols,

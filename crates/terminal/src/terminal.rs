@@ -477,6 +477,9 @@ pub struct Description {
     pub awaiting_input: Option<bool>,
     /// Same as [`View::password`].
     pub password: bool,
+    /// Name of the program that reads a line without echo, with its user in parentheses if that is another one.
+    #[serde(default)]
+    pub password_program: Option<String>,
     /// Number of bells that programs have rung. An older host reports 0.
     #[serde(default)]
     pub bell_count: u64,
@@ -504,6 +507,7 @@ impl Description {
             cwd: None,
             awaiting_input: None,
             password: false,
+            password_program: None,
             bell_count: 0,
         }
     }

@@ -21,7 +21,7 @@ const MINUTE = 60_000;
 export function show(into) {
   const none = h("p", { class: "hint", hidden: true }, "Nothing waits for you.");
   const questions = gatesList();
-  const passwords = section("passwords", "Passwords");
+  const passwords = section("passwords", "Passwords", undefined, secretForm);
   const asking = section("asking", "Programs that wait for input");
   const failed = section("failed", "Failed runs", h("a", { class: "hint", href: "#/runs?state=failed" }, "All of them"));
   const terminals = wallOfTerminals();
@@ -76,8 +76,9 @@ export function show(into) {
       address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
       name: terminalName(terminal),
       tone: "wait",
-      state: "asks for a password",
-      more: terminalPlace(terminal),
+      state: `${terminal.password_program ? visible(terminal.password_program) : "a program"} asks for a password`,
+      more: [lineOf(terminal), terminalPlace(terminal)].filter(Boolean).join(" · "),
+      request: terminal.secret_request,
     })));
     failed.update(failedRuns(lists, now, MAX_FAILED).map((run) => ({
       id: run.run_id,
@@ -103,12 +104,50 @@ export function show(into) {
 }
 
 /**
+ * Returns a form that types a password into a terminal, or refuses the request of an agent for it.
+ * @param {string} id
+ */
+function secretForm(id) {
+  const secret = h("input", { type: "password", autocomplete: "off", "aria-label": "Password for the terminal" });
+  const refuse = h("button", { type: "button" }, "Refuse");
+  const why = h("p", { class: "hint" });
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const form = h("form", { class: "line secret", novalidate: true }, secret, h("button", { class: "primary" }, "Enter"), refuse);
+  /** @param {Record<string, any>} body */
+  const send = async (body) => {
+    problem.hidden = true;
+    try {
+      await ask("POST", `/terminals/${encodeURIComponent(id)}/secret`, body);
+    } catch (error) {
+      setText(problem, visible(error instanceof Error ? error.message : String(error)));
+      problem.hidden = false;
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const typed = secret.value;
+    secret.value = "";
+    send({ secret: typed });
+  });
+  refuse.addEventListener("click", () => send({}));
+  return {
+    element: h("div", {}, why, form, problem),
+    /** @param {{ request?: { reason?: string, requested_by?: string } | null }} thing */
+    update({ request }) {
+      refuse.hidden = why.hidden = !request;
+      setText(why, request ? `${visible(request.requested_by ?? "An agent")} waits for it${request.reason ? `: ${visible(request.reason)}` : ""}. It goes to the program only, and the agent learns that it was entered.` : "");
+    },
+  };
+}
+
+/**
  * A list of things, a line each, which is hidden while it is empty.
  * @param {string} id
  * @param {string} name
  * @param {HTMLElement} [beside]
+ * @param {typeof secretForm} [detail] Returns what is below the line of a thing.
  */
-function section(id, name, beside) {
+function section(id, name, beside, detail) {
   const rows = h("ul", { class: "lines" });
   const element = h(
     "section",
@@ -116,11 +155,11 @@ function section(id, name, beside) {
     h("header", { class: "head" }, h("h2", { id, class: "grow" }, name), beside ?? null),
     rows,
   );
-  /** @type {Map<string, { row: HTMLElement, name: HTMLElement, state: HTMLElement, more: HTMLElement }>} */
+  /** @type {Map<string, { row: HTMLElement, name: HTMLElement, state: HTMLElement, more: HTMLElement, below?: ReturnType<typeof secretForm> | undefined }>} */
   const known = new Map();
   return {
     element,
-    /** @param {{ id: string, address: string, name: string, tone: string, state: string, when?: string, more: string }[]} things */
+    /** @param {{ id: string, address: string, name: string, tone: string, state: string, when?: string, more: string, request?: any }[]} things */
     update(things) {
       element.hidden = things.length === 0;
       const currentIds = new Set(things.map((thing) => thing.id));
@@ -135,7 +174,8 @@ function section(id, name, beside) {
           const name = h("span", { class: "name" });
           const state = h("span", { class: "chip", "data-tone": thing.tone });
           const more = h("span", { class: "more" });
-          line = { row: h("li", {}, h("a", { class: "line", href: thing.address }, name, state, more)), name, state, more };
+          const below = detail?.(thing.id);
+          line = { row: h("li", {}, h("a", { class: "line", href: thing.address }, name, state, more), below?.element ?? null), name, state, more, below };
           known.set(thing.id, line);
         }
         // A row that stands at its place keeps the focus.
@@ -144,6 +184,7 @@ function section(id, name, beside) {
         setText(line.state, thing.state);
         line.state.title = thing.when ?? "";
         setText(line.more, thing.more);
+        line.below?.update(thing);
       }
     },
   };

@@ -84,12 +84,12 @@ export function failedRuns(lists, now, count) {
 }
 
 /**
- * Returns the terminals that ask for a password.
+ * Returns the terminals that ask for a password, or for which an agent does.
  * @param {Lists} lists
  * @returns {any[]}
  */
 export function passwordTerminals(lists) {
-  return lists.terminals.filter((terminal) => terminal.password && terminal.state !== "exited");
+  return lists.terminals.filter((terminal) => (terminal.password || terminal.secret_request) && terminal.state !== "exited");
 }
 
 /**
@@ -98,5 +98,5 @@ export function passwordTerminals(lists) {
  * @param {Lists} lists
  */
 export function askingTerminals(lists) {
-  return lists.terminals.filter((terminal) => terminal.awaiting_input && !terminal.password && terminal.busy !== false && !terminal.alternate_screen && terminal.state !== "exited");
+  return lists.terminals.filter((terminal) => terminal.awaiting_input && !terminal.password && !terminal.secret_request && terminal.busy !== false && !terminal.alternate_screen && terminal.state !== "exited");
 }

@@ -4,13 +4,18 @@
 //! inspected.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 /// Returns the name of a process.
 pub(crate) fn process_name(pid: i32) -> Option<String> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+/// Returns the effective user of a process.
+pub(crate) fn process_owner(pid: i32) -> Option<u32> {
+    Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
 /// Returns the name of the file that a process executes.

@@ -1406,6 +1406,7 @@ impl Task {
             exit: self.exit(),
             viewers: self.viewers.receiver_count(),
             holder: self.write_lock.holder().cloned(),
+            password_program: states.password.then(|| self.reader_with_owner()).flatten(),
             bell_count: self.intake.transcript.bell_count(),
             ..self.description.clone()
         }

@@ -9,7 +9,7 @@ use super::Task;
 use crate::command;
 use crate::process::{
     Discipline, InputState, executable_name, group_name, group_reader, input_state, is_multiplexer, is_relay,
-    working_directory,
+    process_owner, working_directory,
 };
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{InputCheck, ScreenState};
@@ -187,6 +187,18 @@ impl Task {
         let takes_keys = self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
         let reader = self.pty.device().and_then(|device| group_reader(session, group, &device, takes_keys));
         reader.or_else(|| group_name(session, group))
+    }
+
+    /// Returns the name of the foreground program, with `(root)` or the number of its user if that is another one: the
+    /// name alone could be that of any program.
+    pub(super) fn reader_with_owner(&self) -> Option<String> {
+        let name = self.reader_name()?;
+        let owner = process_owner(self.pty.foreground()?.as_raw_nonzero().get())?;
+        Some(match owner {
+            own if own == rustix::process::getuid().as_raw() => name,
+            0 => format!("{name} (root)"),
+            other => format!("{name} (user {other})"),
+        })
     }
 
     /// Returns the process group and the name of the foreground program, if it waits for input.

@@ -1,0 +1,228 @@
+//! Requests of agents that a person types a hidden line into a terminal, such as a password.
+//!
+//! The line goes from the person's front-end to the terminal, and nowhere else. The agent learns the outcome only. A
+//! person may also type the line into the terminal itself, in an attached or a held one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_recursion::async_recursion as boxed;
+use parking_lot::Mutex;
+use steplatch_access::Caller;
+use steplatch_clock::system_iso8601;
+use steplatch_host::{HostedTerminal, SeenActivity};
+use steplatch_protocol::{
+    EnterSecret, EnterSecretReply, RequestSecret, RequestSecretReply, SecretOutcome, SecretRequestInfo, SendInput,
+};
+use steplatch_terminal::{Description, LoggedAction};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::error::SessionError;
+use crate::sessions::Sessions;
+
+/// Maximum length of a reason of an agent or a person, in characters.
+const MAX_REASON_CHARS: usize = 500;
+
+/// Minimum time between two checks of the terminal.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The open requests, by the id of their terminal.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SecretRequests(Arc<Mutex<BTreeMap<String, OpenRequest>>>);
+
+#[derive(Debug)]
+struct OpenRequest {
+    info: SecretRequestInfo,
+    /// Receives the decision of a person.
+    decision: oneshot::Sender<Decision>,
+}
+
+/// Decision of a person.
+#[derive(Debug)]
+struct Decision {
+    outcome: SecretOutcome,
+    by: String,
+    reason: Option<String>,
+}
+
+/// Closes a request when its caller no longer waits.
+#[derive(Debug)]
+struct RequestGuard {
+    requests: SecretRequests,
+    terminal: String,
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.requests.0.lock().remove(&self.terminal);
+    }
+}
+
+impl SecretRequests {
+    /// Returns the open request of a terminal.
+    pub(crate) fn get(&self, terminal: &str) -> Option<SecretRequestInfo> {
+        self.0.lock().get(terminal).map(|request| request.info.clone())
+    }
+
+    /// Opens a request. `None` if the terminal has one already.
+    fn open(
+        &self,
+        terminal: &HostedTerminal,
+        info: SecretRequestInfo,
+    ) -> Option<(RequestGuard, oneshot::Receiver<Decision>)> {
+        let mut requests = self.0.lock();
+        let id = terminal.id().to_string();
+        if requests.contains_key(&id) {
+            return None;
+        }
+        let (decision, receiver) = oneshot::channel();
+        requests.insert(id.clone(), OpenRequest { info, decision });
+        Some((RequestGuard { requests: self.clone(), terminal: id }, receiver))
+    }
+
+    /// Removes the request of a terminal, which its caller continues to wait for.
+    fn take(&self, terminal: &str) -> Option<oneshot::Sender<Decision>> {
+        self.0.lock().remove(terminal).map(|request| request.decision)
+    }
+}
+
+impl Sessions {
+    /// Waits until a person has typed the hidden line that the program of a terminal reads, or refuses.
+    #[boxed]
+    pub async fn request_secret(&self, caller: &Caller, verb: RequestSecret) -> RequestSecretReply {
+        let session_id = verb.session_id.clone();
+        match self.try_request_secret(caller, verb).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                let error = Some(self.describe_error(&session_id, error).await);
+                RequestSecretReply { session_id, error, ..RequestSecretReply::default() }
+            }
+        }
+    }
+
+    async fn try_request_secret(
+        &self,
+        caller: &Caller,
+        verb: RequestSecret,
+    ) -> Result<RequestSecretReply, SessionError> {
+        let terminal = self.find(&verb.session_id).await?;
+        let secrets = self.secrets.within(terminal.id());
+        check_hidden_prompt(&terminal.describe().await?)?;
+        let last_input = terminal.inputs(0).await?.last().map_or(0, |input| input.number);
+        let info = SecretRequestInfo {
+            reason: shortened(verb.reason).map(|reason| secrets.masked(reason)),
+            requested_by: caller.label(),
+            since: system_iso8601(SystemTime::now()),
+        };
+        let Some((_guard, decision)) = self.secret_requests.open(&terminal, info) else {
+            return Err("a person was already asked for the hidden line of this terminal; wait for that answer"
+                .to_owned()
+                .into());
+        };
+        let deadline = Instant::now() + Duration::from_secs_f64(verb.timeout.clamp(0.0, 3600.0));
+        let reply = RequestSecretReply { session_id: terminal.id().to_string(), ..RequestSecretReply::default() };
+        let outcome = async {
+            tokio::select! {
+                Ok(decision) = decision => Ok(decision),
+                ended = self.await_end_of_prompt(&terminal, last_input) => ended,
+            }
+        };
+        let decision = match timeout_at(deadline, outcome).await {
+            Ok(decision) => decision?,
+            Err(_) => Decision { outcome: SecretOutcome::Timeout, by: String::new(), reason: None },
+        };
+        Ok(RequestSecretReply {
+            success: decision.outcome == SecretOutcome::Entered,
+            outcome: Some(decision.outcome),
+            by: Some(decision.by).filter(|by| !by.is_empty()),
+            reason: decision.reason.map(|reason| secrets.masked(reason)),
+            ..reply
+        })
+    }
+
+    /// Waits until the program no longer reads a hidden line, unless a person decides in the meantime.
+    async fn await_end_of_prompt(&self, terminal: &HostedTerminal, last_input: u64) -> Result<Decision, SessionError> {
+        let mut seen = SeenActivity::default();
+        loop {
+            self.hosts.watch_activity(&mut seen).await;
+            if check_hidden_prompt(&terminal.describe().await?).is_err() {
+                if self.secret_requests.get(terminal.id().as_str()).is_none() {
+                    // A person has just decided, and the decision arrives.
+                    std::future::pending::<()>().await;
+                }
+                let typed = terminal.inputs(last_input + 1).await?.into_iter().rev();
+                let typed = typed.filter(|input| matches!(input.action, LoggedAction::Hidden { entered: true })).next();
+                return Ok(match typed {
+                    Some(input) => {
+                        Decision { outcome: SecretOutcome::Entered, by: input.by.unwrap_or_default(), reason: None }
+                    }
+                    None => Decision { outcome: SecretOutcome::Gone, by: String::new(), reason: None },
+                });
+            }
+            sleep(CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Types the hidden line of a person into a terminal whose program reads one, or refuses the request for it.
+    #[boxed]
+    pub async fn enter_secret(&self, caller: &Caller, verb: EnterSecret) -> EnterSecretReply {
+        let session_id = verb.session_id.clone();
+        let error = self.failure(&session_id, self.try_enter_secret(caller, verb).await).await;
+        EnterSecretReply { success: error.is_none(), session_id, error }
+    }
+
+    async fn try_enter_secret(&self, caller: &Caller, verb: EnterSecret) -> Result<(), SessionError> {
+        let terminal = self.find(&verb.session_id).await?;
+        let id = terminal.id().to_string();
+        let by = caller.display_name().await;
+        let Some(secret) = verb.secret else {
+            let Some(decision) = self.secret_requests.take(&id) else {
+                return Err("there is no request to refuse: nobody waits for a hidden line of this terminal"
+                    .to_owned()
+                    .into());
+            };
+            let refused = Decision { outcome: SecretOutcome::Refused, by, reason: shortened(verb.reason) };
+            // Ignore the error: the caller of the request has just given up.
+            let _ = decision.send(refused);
+            return Ok(());
+        };
+        if secret.0.contains(['\n', '\r']) {
+            return Err("the secret has several lines, and a program reads one".to_owned().into());
+        }
+        check_hidden_prompt(&terminal.describe().await?)?;
+        let decision = self.secret_requests.take(&id);
+        let input = SendInput {
+            session_id: id,
+            input_text: secret.0,
+            keys: Some(vec!["enter".to_owned()]),
+            secret: true,
+            ..SendInput::default()
+        };
+        let sent = self.send(caller, input, None).await;
+        if !sent.success {
+            return Err(sent.error.unwrap_or(sent.message).into());
+        }
+        if let Some(decision) = decision {
+            let _ = decision.send(Decision { outcome: SecretOutcome::Entered, by, reason: None });
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless the program reads a line without echo, or cannot be inspected because it relays to another computer.
+fn check_hidden_prompt(described: &Description) -> Result<(), SessionError> {
+    let is_unknown = described.awaiting_input.is_none() && described.busy != Some(false);
+    if described.exit.is_none() && (described.password || is_unknown) {
+        return Ok(());
+    }
+    Err("no program in this terminal reads a hidden line now (password: true): wait for its prompt first"
+        .to_owned()
+        .into())
+}
+
+fn shortened(reason: Option<String>) -> Option<String> {
+    let reason = reason?.trim().chars().take(MAX_REASON_CHARS).collect::<String>();
+    Some(reason).filter(|reason| !reason.is_empty())
+}

@@ -1,0 +1,185 @@
+//! Passwords from a person: an agent asks for the hidden line of a program, and never learns it.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Calling, Home, eventually_blocking};
+
+use super::desk::Desk;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// The password of these stories.
+const SECRET: &str = "hunter2&is long";
+
+/// Reads a hidden line and prints its length.
+const PROMPT: &str = "read -r -s -p 'Token: ' line; echo \" got ${#line} characters\"";
+
+/// A terminal of an agent, in which a program reads a hidden line.
+struct Asking {
+    agent: Agent,
+    session: Value,
+}
+
+impl Asking {
+    fn open(home: &Home) -> Self {
+        let agent = Agent::new(home);
+        let session = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "vault"}))["session_id"].clone();
+        let asking = Self { agent, session };
+        asking.ask();
+        asking
+    }
+
+    fn ask(&self) {
+        let input = json!({"session_id": self.session, "input_text": format!("{PROMPT}\n"), "until": "input"});
+        let reply = self.agent.call_tool("send_input", input);
+        assert_eq!(reply["password"], true, "{reply:#}");
+    }
+
+    /// Requests the hidden line, and returns the result, which may be an error.
+    fn request_now(&self, timeout: f64) -> Value {
+        let arguments = json!({"session_id": self.session, "timeout": timeout});
+        result(self.agent.begin("request_secret", arguments))
+    }
+
+    /// Begins a request, and returns once it is listed for people.
+    fn request(&self, home: &Home, reason: &str) -> Calling {
+        let call = self.agent.begin("request_secret", json!({"session_id": self.session, "reason": reason}));
+        eventually_blocking("the request is listed", || {
+            let list = home.run(&["terminal", "list", "--json"]).json();
+            let info = &list["sessions"][0];
+            if info["secret_request"]["reason"] == reason { Ok(info.clone()) } else { Err(list) }
+        });
+        call
+    }
+
+    fn output(&self) -> String {
+        let read = json!({"session_id": self.session, "content_mode": "history"});
+        self.agent.call_tool("get_screen_content", read)["screen_content"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Waits for the result of a call, which may be an error.
+fn result(call: Calling) -> Value {
+    call.answer()["result"]["structuredContent"].clone()
+}
+
+/// Runs a command in a terminal of a person, and types a line at its question.
+async fn type_at_desk(home: &Home, command: &str, question: &str, line: &str, end: &str) {
+    let command = format!("{STEPLATCH} {command}; echo exit-code-$?; sleep 1000");
+    let desk = Desk::start(home, home.path(), &command, (120, 20), &[]).await;
+    if !question.is_empty() {
+        desk.expect_screen(question).await;
+        desk.press(&format!("{line}\r")).await;
+    }
+    let screen = desk.expect_screen(end).await;
+    assert!(!screen.contains(line) || line.is_empty(), "{screen}");
+}
+
+/// Returns the files below a directory that contain one of the texts.
+fn files_with(directory: &Path, texts: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            found.extend(files_with(&path, texts));
+        } else if kind.is_file() {
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            let has = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            if texts.iter().any(has) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn person_types_a_password_that_the_agent_never_learns() {
+    let home = Home::new(STEPLATCH);
+    let asking = Asking::open(&home);
+    let call = asking.request(&home, "to deploy");
+    type_at_desk(&home, "terminal secret vault", "password for vault:", SECRET, "entered\n.*exit-code-0").await;
+    let reply = result(call);
+    assert_eq!((&reply["success"], &reply["outcome"]), (&json!(true), &json!("entered")), "{reply:#}");
+    let wait = json!({"session_id": asking.session, "pattern": "got \\d+ characters", "since": 0});
+    let waited = asking.agent.call_tool("await_output", wait);
+    assert_eq!(waited["match_text"], format!("got {} characters", SECRET.len()), "{waited:#}");
+    // A program that prints it shows a mask.
+    let echoed = json!({"session_id": asking.session, "command": "echo \"it is $line\""});
+    let echoed = asking.agent.call_tool("run_command", echoed);
+    assert_eq!(echoed["output"], "it is ••••••\n", "{echoed:#}");
+    let log = home.run(&["terminal", "inputs", "vault", "--json"]).expect_success();
+    let daemon = home.run(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let mut seen = format!("{reply}{waited}{echoed}{log}{}", asking.output());
+    for name in ["environ", "cmdline"] {
+        seen.push_str(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{daemon}/{name}")).unwrap()));
+    }
+    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let base64 = STANDARD.encode(SECRET);
+    let encodings = [
+        SECRET.to_owned(),
+        base64.trim_end_matches('=').to_owned(),
+        STANDARD.encode(format!("x{SECRET}"))[4..16].to_owned(),
+        hex,
+        "hunter2%26is%20long".to_owned(),
+        "hunter2\\u0026is long".to_owned(),
+    ];
+    for text in &encodings {
+        assert!(!seen.contains(text), "{text}: {seen}");
+    }
+    drop(asking);
+    home.run(&["daemon", "stop"]).expect_success();
+    assert_eq!(files_with(home.path(), &encodings), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_and_unanswered_requests_have_their_outcomes() {
+    let home = Home::new(STEPLATCH);
+    let asking = Asking::open(&home);
+    let call = asking.request(&home, "first");
+    let second = asking.request_now(60.0);
+    assert!(second["error"].as_str().unwrap().contains("already asked"), "{second:#}");
+    type_at_desk(&home, "terminal secret vault --refuse 'not today'", "", "", "refused\n.*exit-code-0").await;
+    let reply = result(call);
+    assert_eq!((&reply["success"], &reply["outcome"]), (&json!(false), &json!("refused")), "{reply:#}");
+    assert_eq!(reply["reason"], "not today", "{reply:#}");
+    type_at_desk(&home, "terminal secret vault --refuse", "", "", "nobody waits.*\n.*exit-code-1").await;
+    let reply = asking.request_now(0.2);
+    assert_eq!(reply["outcome"], "timeout", "{reply:#}");
+    // The program ends.
+    let call = asking.request(&home, "second");
+    let interrupt = json!({"session_id": asking.session, "keys": ["ctrl-c"]});
+    assert_eq!(asking.agent.call_tool("send_input", interrupt)["success"], true);
+    let reply = result(call);
+    assert_eq!(reply["outcome"], "gone", "{reply:#}");
+    // At a prompt, the line would be shown and run.
+    let reply = asking.request_now(60.0);
+    assert!(reply["error"].as_str().unwrap().contains("no program in this terminal reads a hidden line"), "{reply:#}");
+    type_at_desk(&home, "terminal secret vault", "password for vault:", SECRET, "no program .*\n.*exit-code-1").await;
+    assert!(!asking.output().contains("hunter2"));
+}
+
+#[test]
+fn agent_cannot_enter_or_refuse_the_password_itself() {
+    let home = Home::new(STEPLATCH);
+    let asking = Asking::open(&home);
+    let call = asking.request(&home, "mine");
+    let shell = asking.agent.call_tool("open_terminal", json!({"shell": "bash"}));
+    let own = |command: &str| {
+        let command = format!("{STEPLATCH} {command}; echo exit-code-$?");
+        let run = json!({"session_id": shell["session_id"], "command": command});
+        asking.agent.call_tool("run_command", run)["output"].as_str().unwrap().to_owned()
+    };
+    let refused = own("terminal secret vault --refuse");
+    assert!(refused.contains("typed by a person") && refused.contains("exit-code-1"), "{refused}");
+    let typed = home.run_with_input(&["terminal", "secret", "vault"], "guess\n");
+    assert!(typed.code != 0 && typed.stderr.contains("needs a terminal"), "{typed:?}");
+    let info = &home.run(&["terminal", "list", "--json"]).json()["sessions"][0];
+    assert_eq!(info["secret_request"]["reason"], "mine", "the request is still open: {info:#}");
+    assert_eq!(info["password_program"], "bash", "{info:#}");
+    drop(asking.agent);
+    drop(call);
+}

@@ -61,7 +61,7 @@ impl List {
             print::json(&reply)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let ListGraphsReply { graphs, broken, files, folder, .. } = &reply;
+        let ListGraphsReply { graphs, broken, files, directory, .. } = &reply;
         let rows = graphs.iter().map(|graph| {
             let description = visible(graph.description.as_deref().unwrap_or_default());
             vec![graph.id.clone(), graph.steps.len().to_string(), description]
@@ -72,7 +72,7 @@ impl List {
                 "no graph is declared; write one as [graphs.NAME] with steps = [{ id = \"…\", node = \"…\" }]",
             );
         }
-        print_sources(files, folder, broken)?;
+        print_sources(files, directory, broken)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -38,7 +38,7 @@ impl HostRelay {
         let paths = hosted_paths(&self.client)?;
         paths.ensure_runtime().map_err(|error| Failure::work(error.to_string()))?;
         let relay = Relay {
-            folder: paths.runtime().to_owned(),
+            directory: paths.runtime().to_owned(),
             starter: hosted_starter(&paths, &self.client)?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -105,7 +105,7 @@ pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Fai
     let options = Options {
         adopt_orphans: true,
         // Do not store histories in the runtime directory, which is usually in memory.
-        history_folder: Some(paths.state().to_owned()),
+        history_directory: Some(paths.state().to_owned()),
         integration: Some(integration),
         descriptors,
         ..settings.terminals()

@@ -92,12 +92,12 @@ impl List {
             print::json(&reply)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let ListNodesReply { nodes, broken, files, folder, .. } = &reply;
+        let ListNodesReply { nodes, broken, files, directory, .. } = &reply;
         let rows = nodes.iter().map(|node| {
             vec![node.id.clone(), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
         });
         table(["NAME", "TYPE", "DESCRIPTION"], rows)?;
-        print_sources(files, folder, broken)?;
+        print_sources(files, directory, broken)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -177,9 +177,9 @@ fn create_key_file(path: &Path) -> io::Result<()> {
     let mut key = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    if let Some(folder) = path.parent() {
+    if let Some(directory) = path.parent() {
         // Create the state directory: the worker may be the first program here.
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let temporary_path = path.with_extension(format!("new{}", std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary_path)?;
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn key_is_created_once_and_refused_if_others_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
         // The directory is created with the key.
-        let path = folder.join("key");
+        let path = directory.join("key");
         let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
         assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Ok(payload("x")));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -261,6 +261,6 @@ mod tests {
         fs::write(&path, "no key").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(Codec::of_file(&path), Err(KeyError::Unreadable(_))));
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

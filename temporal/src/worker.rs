@@ -469,14 +469,14 @@ mod tests {
 
     use super::*;
 
-    fn settings(folder: &Path, tls: Option<TlsFiles>, api_key: Option<&str>) -> WorkerSettings {
+    fn settings(directory: &Path, tls: Option<TlsFiles>, api_key: Option<&str>) -> WorkerSettings {
         WorkerSettings {
             address: "temporal.example:7233".to_owned(),
             namespace: "default".to_owned(),
             tls,
-            api_key: api_key.map(|name| folder.join(name)),
-            key: folder.join("temporal.key"),
-            place: DaemonPaths::new(folder.to_owned(), folder.to_owned()),
+            api_key: api_key.map(|name| directory.join(name)),
+            key: directory.join("temporal.key"),
+            place: DaemonPaths::new(directory.to_owned(), directory.to_owned()),
             program: PathBuf::from("steplatch"),
             hello: Hello::for_process("test"),
             host: None,
@@ -486,41 +486,41 @@ mod tests {
     }
 
     /// Returns a directory with files that contain their own names.
-    fn folder(test: &str, files: &[&str]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("steplatch-temporal-{test}-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+    fn directory(test: &str, files: &[&str]) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("steplatch-temporal-{test}-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
         for file in files {
-            std::fs::write(folder.join(file), format!("{file}\n")).unwrap();
+            std::fs::write(directory.join(file), format!("{file}\n")).unwrap();
         }
-        folder
+        directory
     }
 
     #[test]
     fn connection_is_plain_unless_encryption_is_requested() {
-        let folder = folder("plain", &[]);
-        let options = connection_options(&settings(&folder, None, None)).unwrap();
+        let directory = directory("plain", &[]);
+        let options = connection_options(&settings(&directory, None, None)).unwrap();
         assert_eq!(options.target.as_str(), "http://temporal.example:7233/");
         assert!(options.tls_options.is_none() && options.api_key.is_none());
-        let system = connection_options(&settings(&folder, Some(TlsFiles::default()), None)).unwrap();
+        let system = connection_options(&settings(&directory, Some(TlsFiles::default()), None)).unwrap();
         assert_eq!(system.target.as_str(), "https://temporal.example:7233/");
         let tls = system.tls_options.unwrap();
         assert!(tls.server_root_ca_cert.is_none() && tls.client_tls_options.is_none() && tls.domain.is_none());
         for address in ["", "http://temporal.example:7233", "temporal.example:port"] {
-            let nowhere = WorkerSettings { address: address.to_owned(), ..settings(&folder, None, None) };
+            let nowhere = WorkerSettings { address: address.to_owned(), ..settings(&directory, None, None) };
             assert!(matches!(connection_options(&nowhere), Err(WorkerError::Address { .. })), "{address}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn certificates_and_keys_come_from_the_files() {
-        let folder = folder("files", &["authority", "certificate", "secret", "api"]);
+        let directory = directory("files", &["authority", "certificate", "secret", "api"]);
         let files = TlsFiles {
-            authority: Some(folder.join("authority")),
-            client: Some((folder.join("certificate"), folder.join("secret"))),
+            authority: Some(directory.join("authority")),
+            client: Some((directory.join("certificate"), directory.join("secret"))),
             domain: Some("inside.example".to_owned()),
         };
-        let options = connection_options(&settings(&folder, Some(files.clone()), Some("api"))).unwrap();
+        let options = connection_options(&settings(&directory, Some(files.clone()), Some("api"))).unwrap();
         let shown = format!("{:?}", options.tls_options);
         let tls = options.tls_options.unwrap();
         assert_eq!(tls.server_root_ca_cert.as_deref(), Some(&b"authority\n"[..]));
@@ -532,9 +532,9 @@ mod tests {
         );
         assert!(!shown.contains("secret"), "{shown}");
         assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is not part of the key");
-        let missing = TlsFiles { authority: Some(folder.join("nothing")), ..files };
-        let refused = connection_options(&settings(&folder, Some(missing), None)).unwrap_err();
+        let missing = TlsFiles { authority: Some(directory.join("nothing")), ..files };
+        let refused = connection_options(&settings(&directory, Some(missing), None)).unwrap_err();
         assert!(refused.to_string().contains("nothing' cannot be read"), "{refused}");
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -31,7 +31,7 @@ impl Desk {
         let spec = Spec {
             command: viewer[0].clone(),
             arguments: viewer.map(Into::into).into(),
-            folder: directory.to_owned(),
+            directory: directory.to_owned(),
             inherited: std::env::vars_os().collect(),
             environment: Vec::new(),
             size: Size { cols, rows },

@@ -36,7 +36,7 @@ pub struct Caller {
     /// Name that the client states.
     pub name: Option<String>,
     /// Working directory of the client.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The environment of the client.
     pub environment: Arc<[(OsString, OsString)]>,
     /// True if the caller is a person, who needs no report of changes while another person held a terminal.
@@ -188,15 +188,15 @@ impl Caller {
 impl Caller {
     /// Returns a caller without a HELLO: with the user's home directory and the daemon's own environment.
     pub fn unknown() -> Self {
-        let folder = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
-        Self::unnamed(folder.unwrap_or_else(|| "/".into()), std::env::vars_os().collect())
+        let directory = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
+        Self::unnamed(directory.unwrap_or_else(|| "/".into()), std::env::vars_os().collect())
     }
 
     /// Returns a caller without a name, with a working directory and an environment. It is not a person.
-    pub fn unnamed(folder: PathBuf, environment: Arc<[(OsString, OsString)]>) -> Self {
+    pub fn unnamed(directory: PathBuf, environment: Arc<[(OsString, OsString)]>) -> Self {
         Self {
             name: None,
-            folder,
+            directory,
             environment,
             person: false,
             surface: None,
@@ -212,17 +212,17 @@ impl Caller {
 
     /// Creates the caller that a client's HELLO describes.
     pub fn from_hello(hello: Hello) -> Self {
-        let Self { folder, environment, .. } = Self::unknown();
+        let Self { directory, environment, .. } = Self::unknown();
         let variables = hello.environment.map(|variables| {
             variables.into_iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect()
         });
-        let folder = hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(folder);
+        let directory = hello.cwd.map(PathBuf::from).filter(|directory| directory.is_absolute()).unwrap_or(directory);
         Self {
             name: Some(clean_name(&hello.client)).filter(|name| !name.is_empty()),
             person: hello.person,
             surface: hello.surface.as_deref().map(clean_name),
             peer: hello.peer,
-            ..Self::unnamed(folder, variables.unwrap_or(environment))
+            ..Self::unnamed(directory, variables.unwrap_or(environment))
         }
     }
 }

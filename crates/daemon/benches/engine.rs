@@ -51,7 +51,7 @@ fn bench_directory() -> tempfile::TempDir {
 #[tokio::main]
 async fn main() {
     let bench_directory = bench_directory();
-    let daemon = TestDaemon::in_folder(self::bench_directory()).await;
+    let daemon = TestDaemon::in_directory(self::bench_directory()).await;
     let journal = Arc::new(
         SqliteJournal::open(&bench_directory.path().join("journal.db"), &SqliteOptions::default())
             .expect("the journal is created"),

@@ -64,7 +64,7 @@ pub enum StartError {
     Lock(#[from] LockError),
     /// A directory is accessible to other users.
     #[error(transparent)]
-    Folder(#[from] NotPrivate),
+    Directory(#[from] NotPrivate),
     /// The path of the socket exceeds the system's limit.
     #[error(
         "the path of the socket is too long for the system ({length} bytes): '{path}'; set XDG_RUNTIME_DIR to a directory with a shorter path"
@@ -154,7 +154,7 @@ impl Daemon {
         };
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
-            terminals.history_folder = Some(place.state().to_owned());
+            terminals.history_directory = Some(place.state().to_owned());
         }
         let secrets = Arc::new(Redactor::default());
         let redactor = secrets.clone();

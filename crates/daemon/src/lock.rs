@@ -190,8 +190,8 @@ impl Drop for StateLock {
 mod tests {
     use super::*;
 
-    fn place(folder: &tempfile::TempDir) -> DaemonPaths {
-        DaemonPaths::new(folder.path().to_owned(), folder.path().to_owned())
+    fn place(directory: &tempfile::TempDir) -> DaemonPaths {
+        DaemonPaths::new(directory.path().to_owned(), directory.path().to_owned())
     }
 
     /// Simulates a forked child that shares the lock until its `exec`: another descriptor of the same open file.
@@ -201,48 +201,48 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_lock_is_free_despite_a_forked_child() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = StateLock::acquire(&place(&folder)).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateLock::acquire(&place(&directory)).await.unwrap();
         let _forked = shared_with_fork(&first);
         drop(first);
-        let second_file = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
+        let second_file = OpenOptions::new().read(true).open(place(&directory).lock()).unwrap();
         second_file.try_lock().unwrap();
     }
 
     #[tokio::test]
     async fn removed_or_recreated_state_directory_is_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let lock = StateLock::acquire(&place(&folder)).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let lock = StateLock::acquire(&place(&directory)).await.unwrap();
         let mut watch = lock.watch();
         tokio::select! {
             biased;
             lost = lock.wait_until_lost(&mut watch) => panic!("{lost:?}"),
             () = std::future::ready(()) => {}
         }
-        std::fs::remove_dir_all(folder.path()).unwrap();
+        std::fs::remove_dir_all(directory.path()).unwrap();
         assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Removed);
-        std::fs::create_dir(folder.path()).unwrap();
-        let other = StateLock::acquire(&place(&folder)).await.unwrap();
+        std::fs::create_dir(directory.path()).unwrap();
+        let other = StateLock::acquire(&place(&directory)).await.unwrap();
         assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Replaced);
         drop(other);
     }
 
     #[tokio::test]
     async fn moved_lock_file_is_detected_and_a_write_is_ignored() {
-        let folder = tempfile::tempdir().unwrap();
-        let lock = StateLock::acquire(&place(&folder)).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let lock = StateLock::acquire(&place(&directory)).await.unwrap();
         let mut watch = lock.watch();
-        std::fs::write(place(&folder).lock(), "x").unwrap();
+        std::fs::write(place(&directory).lock(), "x").unwrap();
         watch.changed.recv().await.unwrap();
         assert_eq!(lock.place(), LockFileState::Same);
-        std::fs::rename(place(&folder).lock(), folder.path().join("elsewhere")).unwrap();
+        std::fs::rename(place(&directory).lock(), directory.path().join("elsewhere")).unwrap();
         assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Removed);
     }
 
     #[tokio::test(start_paused = true)]
     async fn acquire_waits_for_a_briefly_held_lock() {
-        let folder = tempfile::tempdir().unwrap();
-        let killed = StateLock::acquire(&place(&folder)).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let killed = StateLock::acquire(&place(&directory)).await.unwrap();
         let forked = shared_with_fork(&killed);
         // A killed daemon closes its descriptor without unlocking.
         std::mem::forget(killed);
@@ -250,14 +250,14 @@ mod tests {
             tokio::time::sleep(LOCK_TIMEOUT / 2).await;
             forked.unlock().unwrap();
         });
-        StateLock::acquire(&place(&folder)).await.unwrap();
+        StateLock::acquire(&place(&directory)).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn permanently_held_lock_is_refused_with_its_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let _held = StateLock::acquire(&place(&folder)).await.unwrap();
-        let error = StateLock::acquire(&place(&folder)).await.unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let _held = StateLock::acquire(&place(&directory)).await.unwrap();
+        let error = StateLock::acquire(&place(&directory)).await.unwrap_err();
         let LockError::Owned { owner, .. } = error else { panic!("{error:?}") };
         assert_eq!(owner.pid, std::process::id());
     }

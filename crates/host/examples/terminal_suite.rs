@@ -16,7 +16,7 @@ const SUITE_TIMEOUT: Duration = Duration::from_secs(1800);
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let Some(folder) = arguments.next() else {
+    let Some(directory) = arguments.next() else {
         eprintln!("usage: conformance FOLDER PROGRAM [ARGUMENT]…");
         return ExitCode::FAILURE;
     };
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     let spec = Spec {
         arguments: arguments.collect(),
         command: "test suite".to_owned(),
-        folder: folder.into(),
+        directory: directory.into(),
         inherited: std::env::vars_os().collect(),
         environment: Vec::new(),
         size: Size { cols: 80, rows: 25 },

@@ -56,8 +56,8 @@ impl HostRecord {
     }
 }
 
-fn record_file(folder: &Path, socket: &Path) -> PathBuf {
-    folder.join(socket.file_name().unwrap_or_default()).with_extension("note")
+fn record_file(directory: &Path, socket: &Path) -> PathBuf {
+    directory.join(socket.file_name().unwrap_or_default()).with_extension("note")
 }
 
 /// Returns the path of the mark that an ending host writes if no client still needs its results.
@@ -66,15 +66,15 @@ pub(crate) fn end_mark(socket: &Path) -> PathBuf {
 }
 
 /// Records a host.
-pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
+pub(crate) fn add(directory: &Path, socket: &Path, pid: u32) -> io::Result<()> {
     let record = HostRecord { socket: socket.to_owned(), pid, doubted: None };
     let text = rmp_serde::to_vec_named(&record).map_err(io::Error::other)?;
-    fs::write(record_file(folder, socket), text)
+    fs::write(record_file(directory, socket), text)
 }
 
 /// Adds to a record the steps that are in doubt because the host has ended. Keeps the old record if the write fails.
-pub(crate) fn record_uncertain_steps(folder: &Path, record: &HostRecord) -> io::Result<()> {
-    replace(&record_file(folder, &record.socket), record)
+pub(crate) fn record_uncertain_steps(directory: &Path, record: &HostRecord) -> io::Result<()> {
+    replace(&record_file(directory, &record.socket), record)
 }
 
 /// Writes a record atomically.
@@ -87,14 +87,14 @@ pub(crate) fn replace(target: &Path, record: &impl Serialize) -> io::Result<()> 
 }
 
 /// Removes the record of a host.
-pub(crate) fn remove(folder: &Path, socket: &Path) {
+pub(crate) fn remove(directory: &Path, socket: &Path) {
     // Ignore the error: the host may have no record.
-    let _ = fs::remove_file(record_file(folder, socket));
+    let _ = fs::remove_file(record_file(directory, socket));
 }
 
 /// Returns all readable records.
-pub(crate) fn all(folder: &Path) -> io::Result<Vec<HostRecord>> {
-    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+pub(crate) fn all(directory: &Path) -> io::Result<Vec<HostRecord>> {
+    let entries = fs::read_dir(directory)?.flatten().map(|entry| entry.path());
     let record_files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));
     Ok(record_files.filter_map(|path| rmp_serde::from_slice(&fs::read(path).ok()?).ok()).collect())
 }
@@ -105,17 +105,17 @@ mod tests {
 
     #[test]
     fn record_exists_until_removed_and_other_files_are_ignored() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let socket = Path::new("/somewhere/host-1.sock");
-        add(folder.path(), socket, 7).unwrap();
-        fs::write(folder.path().join("other.note"), "not a note").unwrap();
-        let records = all(folder.path()).unwrap();
+        add(directory.path(), socket, 7).unwrap();
+        fs::write(directory.path().join("other.note"), "not a note").unwrap();
+        let records = all(directory.path()).unwrap();
         assert_eq!(records, [HostRecord { socket: socket.to_owned(), pid: 7, doubted: None }]);
         assert!(!records[0].is_alive());
         let uncertain = HostRecord { doubted: Some(["run/a/1".to_owned()].into()), ..records[0].clone() };
-        record_uncertain_steps(folder.path(), &uncertain).unwrap();
-        assert_eq!(all(folder.path()).unwrap(), [uncertain]);
-        remove(folder.path(), socket);
-        assert_eq!(all(folder.path()).unwrap(), []);
+        record_uncertain_steps(directory.path(), &uncertain).unwrap();
+        assert_eq!(all(directory.path()).unwrap(), [uncertain]);
+        remove(directory.path(), socket);
+        assert_eq!(all(directory.path()).unwrap(), []);
     }
 }

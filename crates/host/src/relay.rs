@@ -82,7 +82,7 @@ pub(crate) enum RelayReply {
 #[derive(Debug)]
 pub struct Relay {
     /// Directory of the sockets and records of the hosts.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Starter of hosts.
     pub starter: Starter,
     /// The version of the program.
@@ -123,7 +123,7 @@ impl Relay {
         let RelayReply::Open { socket, .. } = &reply else {
             return Ok(send_line(&mut output, "", &reply)?);
         };
-        match connect_link(&self.folder.join(socket)) {
+        match connect_link(&self.directory.join(socket)) {
             Ok(stream) => {
                 send_line(&mut output, "", &reply)?;
                 copy_both_ways(stream, input, output)
@@ -136,15 +136,21 @@ impl Relay {
     async fn find_host(&self, request: RelayRequest) -> Result<RelayReply, HostsError> {
         let start_error = HostsError::NotStarted;
         // The lock prevents two relays from starting two hosts.
-        let lock = std::fs::File::create(self.folder.join("relay.lock")).map_err(start_error)?;
+        let lock = std::fs::File::create(self.directory.join("relay.lock")).map_err(start_error)?;
         let lock = tokio::task::spawn_blocking(move || flock(&lock, FlockOperation::LockExclusive).map(|()| lock));
         let _lock =
             lock.await.map_err(io::Error::other).map_err(start_error)?.map_err(io::Error::from).map_err(start_error)?;
         let began = tokio::time::Instant::now();
         loop {
-            let hosts =
-                Hosts::find(Role::Visitor, &self.folder, &self.folder, self.starter.clone(), &self.version, |_| {})
-                    .await;
+            let hosts = Hosts::find(
+                Role::Visitor,
+                &self.directory,
+                &self.directory,
+                self.starter.clone(),
+                &self.version,
+                |_| {},
+            )
+            .await;
             let hosts = hosts.map_err(start_error)?;
             if request == RelayRequest::OpenCurrent {
                 hosts.prepare().await?;
@@ -176,7 +182,7 @@ impl Relay {
 
     /// Returns whether the socket of the requested host exists. A host removes its socket at its end.
     fn has_socket(&self, request: &RelayRequest) -> bool {
-        matches!(request, RelayRequest::Open(socket) if is_socket(socket) && self.folder.join(socket).exists())
+        matches!(request, RelayRequest::Open(socket) if is_socket(socket) && self.directory.join(socket).exists())
     }
 }
 
@@ -248,18 +254,18 @@ mod tests {
     /// A stopped host, or one on a busy machine, keeps its terminals: the near end must not consider them lost.
     #[tokio::test(start_paused = true)]
     async fn listening_but_silent_host_has_not_ended() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let relay = Relay {
-            folder: folder.path().to_owned(),
+            directory: directory.path().to_owned(),
             starter: Starter::InProcess(Box::default()),
             version: "1".to_owned(),
         };
         let open = |socket: &str| relay.find_host(RelayRequest::Open(socket.to_owned()));
-        let _silent = std::os::unix::net::UnixListener::bind(folder.path().join("host-1.sock")).unwrap();
+        let _silent = std::os::unix::net::UnixListener::bind(directory.path().join("host-1.sock")).unwrap();
         let failed = RelayReply::Failed("the terminal host there does not answer".to_owned());
         assert_eq!(open("host-1.sock").await.unwrap(), failed);
         // An ended host, with or without its socket, and anything that is not a host.
-        drop(std::os::unix::net::UnixListener::bind(folder.path().join("host-2.sock")).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(directory.path().join("host-2.sock")).unwrap());
         for gone in ["host-2.sock", "host-3.sock", "relay.lock", "../host-1.sock"] {
             assert_eq!(open(gone).await.unwrap(), RelayReply::Gone, "{gone}");
         }

@@ -198,8 +198,8 @@ pub async fn serve(
 
 /// Listens at the path of a removed socket, whose directory may also be missing.
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path)?;

@@ -364,7 +364,8 @@ pub enum Stage {
 pub struct OpenRequest {
     arguments: Vec<OsString>,
     command: String,
-    folder: PathBuf,
+    #[serde(rename = "folder")]
+    directory: PathBuf,
     inherited: Vec<(OsString, OsString)>,
     environment: Vec<(OsString, OsString)>,
     size: Size,
@@ -398,11 +399,11 @@ pub enum PlacePolicy {
 
 impl From<Spec> for OpenRequest {
     fn from(spec: Spec) -> Self {
-        let Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step } = spec;
+        let Spec { arguments, command, directory, inherited, environment, size, name, opened_by, step } = spec;
         Self {
             arguments,
             command,
-            folder,
+            directory,
             inherited,
             environment,
             size,
@@ -439,8 +440,8 @@ impl OpenRequest {
 
     /// Returns the terminal to open. A request from a remote host gets the environment of this process.
     pub(crate) fn into_spec(self) -> Spec {
-        let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, .. } = self;
-        let spec = Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step };
+        let Self { arguments, command, directory, inherited, environment, size, name, opened_by, step, .. } = self;
+        let spec = Spec { arguments, command, directory, inherited, environment, size, name, opened_by, step };
         if self.from_elsewhere { spec.at_home(std::env::vars_os()) } else { spec }
     }
 }
@@ -492,7 +493,8 @@ pub enum OpenRefused {
     NotFound(String),
     /// No such directory.
     #[error("directory '{}' does not exist", .0.display())]
-    NoFolder(PathBuf),
+    #[serde(rename = "NoFolder")]
+    NoDirectory(PathBuf),
     /// The user may not execute the program, or the system has no resources left.
     #[error("{0}")]
     Other(String),
@@ -506,7 +508,7 @@ impl From<OpenError> for OpenRefused {
             error @ OpenError::NameLikeId { .. } => Self::Other(format!("{error}; choose another one")),
             OpenError::NonePlaced { most, waited } => Self::NonePlaced { most, waited },
             OpenError::Program(SpawnError::NotFound(program)) => Self::NotFound(program),
-            OpenError::Program(SpawnError::NoFolder(folder)) => Self::NoFolder(folder),
+            OpenError::Program(SpawnError::NoDirectory(directory)) => Self::NoDirectory(directory),
             OpenError::Program(SpawnError::System(error)) => {
                 Self::Other(format!("the program could not be started: {error}"))
             }

@@ -7,12 +7,12 @@ use steplatch_ids::{InvalidId, WorkflowName};
 
 /// Error of reading or changing the directory, which is unchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum FolderError {
+pub enum DirectoryError {
     /// The directory is read-only.
-    #[error("the library '{}' is read-only", .folder.display())]
+    #[error("the library '{}' is read-only", .directory.display())]
     ReadOnly {
         /// The directory.
-        folder: PathBuf,
+        directory: PathBuf,
         /// The error of the system.
         #[source]
         cause: io::Error,
@@ -37,13 +37,13 @@ pub enum FolderError {
     },
 }
 
-impl FolderError {
+impl DirectoryError {
     /// Classifies a system error about `file`.
     pub(crate) fn from_io(file: &Path, cause: io::Error) -> Self {
         let file = file.to_owned();
         match cause.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { folder: file.parent().map(Path::to_owned).unwrap_or(file), cause }
+                Self::ReadOnly { directory: file.parent().map(Path::to_owned).unwrap_or(file), cause }
             }
             // A limit on the size of files counts as a full disk.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -88,7 +88,7 @@ pub enum CreateError {
     },
     /// Writing to the directory failed.
     #[error(transparent)]
-    Folder(#[from] FolderError),
+    Directory(#[from] DirectoryError),
 }
 
 /// Error of replacing a workflow.
@@ -156,5 +156,5 @@ pub enum LookupError {
     },
     /// Reading or writing the directory failed.
     #[error(transparent)]
-    Folder(#[from] FolderError),
+    Directory(#[from] DirectoryError),
 }

@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use steplatch_ids::WorkflowName;
 
+use crate::directory::{self, DirectoryLock};
 use crate::document::{MAX_FILE_BYTES, to_rfc3339};
-use crate::folder::{self, FolderLock};
 use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
-use crate::{CreateError, FileError, FolderError, Library, LookupError, Signature};
+use crate::{CreateError, DirectoryError, FileError, Library, LookupError, Signature};
 
 /// Suffix of files of functions.
 const FUNCTIONS_SUFFIX: &str = ".py";
@@ -18,19 +18,19 @@ impl Library {
     /// Returns the path of a file of functions, which need not exist.
     #[must_use]
     pub fn function_path(&self, name: &WorkflowName) -> std::path::PathBuf {
-        self.folder().join(functions_file_name(name))
+        self.directory().join(functions_file_name(name))
     }
 
     /// Returns the files of functions by name, without reading them.
     ///
     /// # Errors
     /// If reading the directory fails. A missing directory is empty.
-    pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
-        let files = folder::files(self.folder(), FUNCTIONS_SUFFIX)?.into_iter().map(|found| {
+    pub fn functions(&self) -> Result<Vec<FoundFunctions>, DirectoryError> {
+        let files = directory::files(self.directory(), FUNCTIONS_SUFFIX)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
             let stem = file.strip_suffix(FUNCTIONS_SUFFIX).unwrap_or(&file);
             let name = stem.parse();
-            let metadata_stamp = folder::stamp(&self.folder().join(format!("{stem}{METADATA_SUFFIX}")));
+            let metadata_stamp = directory::stamp(&self.directory().join(format!("{stem}{METADATA_SUFFIX}")));
             FoundFunctions { name, stamp: found.stamp, about: metadata_stamp, file }
         });
         Ok(files.collect())
@@ -43,10 +43,10 @@ impl Library {
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
         let broken = |reason: FileError| LookupError::Broken { file: file.clone(), reason };
-        let text = folder::read(&file, MAX_FILE_BYTES).map_err(broken)?;
+        let text = directory::read(&file, MAX_FILE_BYTES).map_err(broken)?;
         let text = text.ok_or_else(|| LookupError::NotFound { name: name.clone() })?;
         let text = String::from_utf8(text).map_err(|_| broken(FileError::NotUtf8))?;
-        let metadata = folder::read(&self.folder().join(metadata_file_name(name)), MAX_FILE_BYTES);
+        let metadata = directory::read(&self.directory().join(metadata_file_name(name)), MAX_FILE_BYTES);
         let (metadata, metadata_error) = FunctionMetadata::read(metadata, &text);
         let metadata_error = metadata_error.map(|error| error.to_string());
         Ok(FunctionFile { name: name.clone(), text, metadata, metadata_error })
@@ -68,7 +68,7 @@ impl Library {
         if text.len() > MAX_FILE_BYTES {
             return Err(CreateError::TooLarge { bytes: text.len(), at_most: MAX_FILE_BYTES });
         }
-        let lock = FolderLock::wait(self.folder())?;
+        let lock = DirectoryLock::wait(self.directory())?;
         let metadata = match self.function_file(name) {
             Ok(saved) if saved.text == text || replaces == Some(&saved.metadata.hash) => saved.metadata,
             // The caller cannot know the signature of an unreadable file.
@@ -76,7 +76,7 @@ impl Library {
             Err(LookupError::NotFound { .. }) => {
                 FunctionMetadata { created: to_rfc3339(SystemTime::now()), ..FunctionMetadata::default() }
             }
-            Err(LookupError::Folder(error)) => return Err(error.into()),
+            Err(LookupError::Directory(error)) => return Err(error.into()),
         };
         let mut metadata = metadata.for_text(text);
         metadata.origin = origin;
@@ -93,10 +93,10 @@ impl Library {
     /// If there is no file of that name, or writing to the directory fails.
     pub fn delete_functions(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
-        if !self.folder().is_dir() {
+        if !self.directory().is_dir() {
             return Err(not_found());
         }
-        let lock = FolderLock::wait(self.folder())?;
+        let lock = DirectoryLock::wait(self.directory())?;
         let removed = lock.remove(&functions_file_name(name))?;
         lock.remove(&metadata_file_name(name))?;
         if removed { Ok(()) } else { Err(not_found()) }
@@ -117,10 +117,10 @@ impl Library {
         succeeded: bool,
         ended_at: SystemTime,
     ) -> Result<bool, LookupError> {
-        if !self.folder().is_dir() {
+        if !self.directory().is_dir() {
             return Err(LookupError::NotFound { name: name.clone() });
         }
-        let lock = FolderLock::wait(self.folder())?;
+        let lock = DirectoryLock::wait(self.directory())?;
         let FunctionFile { mut metadata, .. } = self.function_file(name)?;
         if metadata.hash != *hash {
             return Ok(false);

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
+use crate::directory::{self, FoundFile, Stamp};
 use crate::document::{self, MAX_FILE_BYTES, Metadata};
-use crate::folder::{self, FoundFile, Stamp};
 use crate::functions::METADATA_SUFFIX;
-use crate::{FileError, FolderError, Stored};
+use crate::{DirectoryError, FileError, Stored};
 
 /// Name of the index file; no workflow can have this name.
 pub(crate) const INDEX_FILE: &str = "index.json";
@@ -75,17 +75,17 @@ enum CachedListing {
 
 impl Index {
     /// Reads the index; an empty one if there is no valid one.
-    pub(crate) fn read(folder: &std::path::Path) -> Self {
-        let text = folder::read(&folder.join(INDEX_FILE), MAX_INDEX_BYTES).ok().flatten();
+    pub(crate) fn read(directory: &std::path::Path) -> Self {
+        let text = directory::read(&directory.join(INDEX_FILE), MAX_INDEX_BYTES).ok().flatten();
         let index: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
         index.filter(|index| index.format == FORMAT).unwrap_or_default()
     }
 
     /// Returns the index of the current files, after reading those that have changed.
-    pub(crate) fn refresh(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
+    pub(crate) fn refresh(&self, directory: &std::path::Path) -> Result<Self, DirectoryError> {
         let indexed: HashMap<String, &IndexedFile> =
             self.files.iter().map(|indexed| (indexed.listing.file_name(), indexed)).collect();
-        let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
+        let files = directory::files(directory, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
             // Metadata files of functions are not workflows.
             name != INDEX_FILE && !name.ends_with(METADATA_SUFFIX)
@@ -127,7 +127,7 @@ impl CachedListing {
     /// Reads a file; `None` if it was removed in the meantime.
     fn read_file(found: &FoundFile) -> Option<Self> {
         let file = found.name.to_string_lossy().into_owned();
-        let stored = parse_name(&file).and_then(|name| match folder::read(&found.path, MAX_FILE_BYTES)? {
+        let stored = parse_name(&file).and_then(|name| match directory::read(&found.path, MAX_FILE_BYTES)? {
             Some(text) => document::read(&name, &text).map(Some),
             None => Ok(None),
         });

@@ -14,9 +14,9 @@
 //!
 //! All calls block. This crate does not judge whether a definition is valid.
 
+mod directory;
 mod document;
 mod error;
-mod folder;
 mod function_file;
 mod functions;
 mod index;
@@ -24,9 +24,9 @@ mod library;
 mod signature;
 mod versions;
 
+pub use directory::Stamp;
 pub use document::{Metadata, Status, Stored};
-pub use error::{CreateError, FileError, FolderError, LookupError, ReplaceError};
-pub use folder::Stamp;
+pub use error::{CreateError, DirectoryError, FileError, LookupError, ReplaceError};
 pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 pub use index::{Broken, Entry, Listing};
 pub use library::{Library, SaveOutcome};

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
+use crate::directory::{self, DirectoryLock};
 use crate::document::{self, MAX_FILE_BYTES, Metadata, Status, Stored, to_rfc3339};
-use crate::folder::{self, FolderLock};
 use crate::index::{self, Index, Listing};
-use crate::{Author, CreateError, FolderError, LookupError, ReplaceError, Signature};
+use crate::{Author, CreateError, DirectoryError, LookupError, ReplaceError, Signature};
 
 /// Maximum length of a name, in characters: see [`WorkflowName`].
 const MAX_NAME_CHARS: usize = 64;
@@ -17,7 +17,7 @@ const MAX_NAME_CHARS: usize = 64;
 /// A library of saved workflows. Cheap to create: it holds only the path of its directory.
 #[derive(Debug, Clone)]
 pub struct Library {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// The result of saving a workflow.
@@ -30,22 +30,22 @@ pub struct SaveOutcome {
 }
 
 impl Library {
-    /// Returns the library in `folder`. Saving the first workflow creates the directory.
+    /// Returns the library in `directory`. Saving the first workflow creates the directory.
     #[must_use]
-    pub fn open(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+    pub fn open(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
     }
 
     /// Returns the directory.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns the path of a workflow's file, which need not exist.
     #[must_use]
     pub fn file(&self, name: &WorkflowName) -> PathBuf {
-        self.folder.join(file_name(name))
+        self.directory.join(file_name(name))
     }
 
     /// Saves a definition by its name, as a draft. Replaces a workflow of that name only if `overwrite`, and keeps its
@@ -62,13 +62,13 @@ impl Library {
         }
         check_length(definition)?;
         let hash = Signature::of_value(definition);
-        let lock = FolderLock::wait(&self.folder)?;
+        let lock = DirectoryLock::wait(&self.directory)?;
         match self.read(&name) {
             Err(LookupError::NotFound { .. }) => {}
             _ if !overwrite => return Err(CreateError::Exists { name }),
             Ok(old) => return self.save_next(&lock, old, definition, author),
             Err(LookupError::Broken { .. }) => {}
-            Err(LookupError::Folder(error)) => return Err(error.into()),
+            Err(LookupError::Directory(error)) => return Err(error.into()),
         }
         let metadata = self.initial_metadata(&name, hash, Status::Draft)?;
         let stored = Stored { name, definition: definition.clone(), metadata };
@@ -89,10 +89,10 @@ impl Library {
         author: &Author,
     ) -> Result<Option<Stored>, ReplaceError> {
         check_length(after)?;
-        if !self.folder.is_dir() {
+        if !self.directory.is_dir() {
             return Err(LookupError::NotFound { name: name.clone() }.into());
         }
-        let lock = FolderLock::wait(&self.folder).map_err(CreateError::from)?;
+        let lock = DirectoryLock::wait(&self.directory).map_err(CreateError::from)?;
         let current = self.read(name)?;
         if current.definition == *after {
             if !self.has_record(&current) {
@@ -109,7 +109,7 @@ impl Library {
     /// Replaces a definition. The new one becomes the next version, unless the two are equivalent.
     fn save_next(
         &self,
-        lock: &FolderLock<'_>,
+        lock: &DirectoryLock<'_>,
         mut old: Stored,
         definition: &Value,
         author: &Author,
@@ -149,8 +149,8 @@ impl Library {
             (None, None) => format!("workflow_{}", hash.short()).parse()?,
         };
         check_length(definition)?;
-        let lock = FolderLock::wait(&self.folder)?;
-        let listing = Index::read(&self.folder).refresh(&self.folder)?.into_listing();
+        let lock = DirectoryLock::wait(&self.directory)?;
+        let listing = Index::read(&self.directory).refresh(&self.directory)?.into_listing();
         let equivalents = || listing.entries.iter().filter(|entry| entry.metadata.hash == hash);
         if let Some(entry) = equivalents().find(|entry| entry.name == preferred_name).or_else(|| equivalents().next()) {
             // Read the file, because the index has only a part of it.
@@ -182,12 +182,12 @@ impl Library {
     ///
     /// # Errors
     /// If reading the directory fails. A missing directory is empty.
-    pub fn list(&self) -> Result<Listing, FolderError> {
-        let cached = Index::read(&self.folder);
-        let index = cached.refresh(&self.folder)?;
+    pub fn list(&self) -> Result<Listing, DirectoryError> {
+        let cached = Index::read(&self.directory);
+        let index = cached.refresh(&self.directory)?;
         // A failed write of the index only makes the next list slower.
         if index != cached
-            && let Some(lock) = FolderLock::try_lock(&self.folder)
+            && let Some(lock) = DirectoryLock::try_lock(&self.directory)
         {
             let _ = lock.replace(index::INDEX_FILE, index.to_text().as_bytes());
         }
@@ -200,10 +200,10 @@ impl Library {
     /// If there is no workflow of that name, or writing to the directory fails.
     pub fn delete(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
-        if is_reserved(name) || !self.folder.is_dir() {
+        if is_reserved(name) || !self.directory.is_dir() {
             return Err(not_found());
         }
-        let lock = FolderLock::wait(&self.folder)?;
+        let lock = DirectoryLock::wait(&self.directory)?;
         if let Ok(stored) = self.read(name) {
             self.record_replaced(&lock, &stored)?;
         }
@@ -216,8 +216,8 @@ impl Library {
     ///
     /// # Errors
     /// If writing to the directory fails.
-    pub fn put_golden(&self, name: &WorkflowName, text: &str) -> Result<PathBuf, FolderError> {
-        let lock = FolderLock::wait(&self.folder)?;
+    pub fn put_golden(&self, name: &WorkflowName, text: &str) -> Result<PathBuf, DirectoryError> {
+        let lock = DirectoryLock::wait(&self.directory)?;
         lock.replace(&golden_name(name), text.as_bytes())?;
         Ok(self.golden_file(name))
     }
@@ -225,7 +225,7 @@ impl Library {
     /// Returns the path of a workflow's golden transcript, which need not exist.
     #[must_use]
     pub fn golden_file(&self, name: &WorkflowName) -> PathBuf {
-        self.folder.join(golden_name(name))
+        self.directory.join(golden_name(name))
     }
 
     /// Counts a run of the workflow `name` that executed `states` states and finished at `ended_at`. A success proves
@@ -242,10 +242,10 @@ impl Library {
         states: u64,
         ended_at: SystemTime,
     ) -> Result<bool, LookupError> {
-        if !self.folder.is_dir() {
+        if !self.directory.is_dir() {
             return Err(LookupError::NotFound { name: name.clone() });
         }
-        let lock = FolderLock::wait(&self.folder)?;
+        let lock = DirectoryLock::wait(&self.directory)?;
         let mut stored = self.read(name)?;
         if stored.metadata.hash != *hash {
             return Ok(false);
@@ -268,19 +268,19 @@ impl Library {
             return Err(not_found());
         }
         let file = self.file(name);
-        let text = match folder::read(&file, MAX_FILE_BYTES) {
+        let text = match directory::read(&file, MAX_FILE_BYTES) {
             Ok(text) => text.ok_or_else(not_found)?,
             Err(reason) => return Err(LookupError::Broken { file, reason }),
         };
         document::read(name, &text).map_err(|reason| LookupError::Broken { file, reason })
     }
 
-    fn put(&self, lock: &FolderLock<'_>, stored: &Stored) -> Result<(), FolderError> {
+    fn put(&self, lock: &DirectoryLock<'_>, stored: &Stored) -> Result<(), DirectoryError> {
         lock.replace(&file_name(&stored.name), document::to_text(stored).as_bytes())
     }
 
     /// Writes the file of a new definition and records it as a version.
-    fn save_new(&self, lock: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
+    fn save_new(&self, lock: &DirectoryLock<'_>, stored: &Stored, author: &Author) -> Result<(), DirectoryError> {
         self.put(lock, stored)?;
         // The save succeeded. A version without a record has no author, and is recorded when it is replaced.
         let _ = self.record_saved(lock, stored, author);
@@ -288,7 +288,12 @@ impl Library {
     }
 
     /// Returns the metadata of a new workflow. A re-created workflow continues the version numbers of the removed one.
-    fn initial_metadata(&self, name: &WorkflowName, hash: Signature, status: Status) -> Result<Metadata, FolderError> {
+    fn initial_metadata(
+        &self,
+        name: &WorkflowName,
+        hash: Signature,
+        status: Status,
+    ) -> Result<Metadata, DirectoryError> {
         let (created, version) = (to_rfc3339(SystemTime::now()), self.next_version(name, 0)?);
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
     }

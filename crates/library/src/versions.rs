@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
+use crate::directory::{self, DirectoryLock};
 use crate::document::{MAX_FILE_BYTES, Stored, to_rfc3339};
-use crate::folder::{self, FolderLock};
-use crate::{FolderError, Library, LookupError, Signature};
+use crate::{DirectoryError, Library, LookupError, Signature};
 
 /// The directory of all versions, within the library's directory.
-const FOLDER: &str = ".versions";
+const VERSIONS_DIRECTORY: &str = ".versions";
 
 /// Maximum number of versions that are kept for a workflow.
 pub const MAX_VERSIONS: usize = 50;
@@ -165,12 +165,12 @@ impl Library {
     ///
     /// # Errors
     /// If writing to the directory fails.
-    pub fn forget_versions(&self, name: &WorkflowName) -> Result<usize, FolderError> {
+    pub fn forget_versions(&self, name: &WorkflowName) -> Result<usize, DirectoryError> {
         let recorded = self.version_numbers(name)?;
         if recorded.is_empty() {
             return Ok(0);
         }
-        let lock = FolderLock::wait(self.folder())?;
+        let lock = DirectoryLock::wait(self.directory())?;
         let current = self.get(name).ok().map(|stored| stored.metadata.version);
         let mut forgotten = 0;
         for version in recorded {
@@ -182,14 +182,14 @@ impl Library {
     }
 
     /// Returns the number of the next version of a workflow whose current version is `current`.
-    pub(crate) fn next_version(&self, name: &WorkflowName, current: u32) -> Result<u32, FolderError> {
+    pub(crate) fn next_version(&self, name: &WorkflowName, current: u32) -> Result<u32, DirectoryError> {
         let newest = self.version_numbers(name)?.into_iter().max().unwrap_or(0);
         Ok(newest.max(current).saturating_add(1))
     }
 
     /// Records the current version before its replacement, unless it has a record. Returns its number: a new number if
     /// the record of another definition has its number.
-    pub(crate) fn record_replaced(&self, lock: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
+    pub(crate) fn record_replaced(&self, lock: &DirectoryLock<'_>, stored: &Stored) -> Result<u32, DirectoryError> {
         let Stored { name, definition, metadata } = stored;
         let recorded = self.read_version(name, metadata.version);
         let version = match recorded {
@@ -221,10 +221,10 @@ impl Library {
     /// Records a saved definition and removes the oldest versions beyond the limit.
     pub(crate) fn record_saved(
         &self,
-        lock: &FolderLock<'_>,
+        lock: &DirectoryLock<'_>,
         stored: &Stored,
         author: &Author,
-    ) -> Result<(), FolderError> {
+    ) -> Result<(), DirectoryError> {
         let Stored { name, definition, metadata } = stored;
         self.put_version(
             lock,
@@ -245,26 +245,31 @@ impl Library {
         Ok(())
     }
 
-    fn put_version(&self, lock: &FolderLock<'_>, name: &WorkflowName, file: VersionFile) -> Result<(), FolderError> {
-        lock.create_directory(FOLDER)?;
-        if !self.folder().join(FOLDER).join(".gitignore").exists() {
-            lock.replace(&format!("{FOLDER}/.gitignore"), b"*\n")?;
+    fn put_version(
+        &self,
+        lock: &DirectoryLock<'_>,
+        name: &WorkflowName,
+        file: VersionFile,
+    ) -> Result<(), DirectoryError> {
+        lock.create_directory(VERSIONS_DIRECTORY)?;
+        if !self.directory().join(VERSIONS_DIRECTORY).join(".gitignore").exists() {
+            lock.replace(&format!("{VERSIONS_DIRECTORY}/.gitignore"), b"*\n")?;
         }
-        lock.create_directory(&format!("{FOLDER}/{name}"))?;
+        lock.create_directory(&format!("{VERSIONS_DIRECTORY}/{name}"))?;
         let mut text = serde_json::to_string_pretty(&file).expect("all keys are strings");
         text.push('\n');
         lock.replace(&file_name(name, file.version), text.as_bytes())
     }
 
     /// Reads the recorded versions and ignores other files.
-    fn read_versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
+    fn read_versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, DirectoryError> {
         let numbers = self.version_numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())
     }
 
     fn read_version(&self, name: &WorkflowName, version: u32) -> Option<SavedVersion> {
-        let file = self.folder().join(file_name(name, version));
-        let text = folder::read(&file, MAX_FILE_BYTES + MAX_METADATA_BYTES).ok()??;
+        let file = self.directory().join(file_name(name, version));
+        let text = directory::read(&file, MAX_FILE_BYTES + MAX_METADATA_BYTES).ok()??;
         let file: VersionFile = serde_json::from_slice(&text).ok()?;
         let is_valid = file.format <= FORMAT && file.version == version && file.definition.is_object();
         is_valid.then(|| SavedVersion {
@@ -278,16 +283,16 @@ impl Library {
     }
 
     /// Returns the numbers of the recorded versions.
-    fn version_numbers(&self, name: &WorkflowName) -> Result<Vec<u32>, FolderError> {
-        let files = folder::files(&versions_folder(self, name), ".json")?;
+    fn version_numbers(&self, name: &WorkflowName) -> Result<Vec<u32>, DirectoryError> {
+        let files = directory::files(&versions_directory(self, name), ".json")?;
         Ok(files.iter().filter_map(|file| file.name.to_str()?.strip_suffix(".json")?.parse().ok()).collect())
     }
 }
 
-fn versions_folder(library: &Library, name: &WorkflowName) -> PathBuf {
-    library.folder().join(FOLDER).join(name.as_str())
+fn versions_directory(library: &Library, name: &WorkflowName) -> PathBuf {
+    library.directory().join(VERSIONS_DIRECTORY).join(name.as_str())
 }
 
 fn file_name(name: &WorkflowName, version: u32) -> String {
-    format!("{FOLDER}/{name}/{version}.json")
+    format!("{VERSIONS_DIRECTORY}/{name}/{version}.json")
 }

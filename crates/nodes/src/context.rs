@@ -16,7 +16,7 @@ use crate::template::TemplateValues;
 /// Directory, variables, secrets and hosts that the nodes of a process share.
 pub struct NodeEnvironment {
     /// Base of relative paths, and default working directory of programs.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The environment that programs inherit.
     pub environment: Vec<(OsString, OsString)>,
     /// All programs of this process, including those of nodes.
@@ -34,7 +34,7 @@ impl NodeEnvironment {
     /// If the directory of this process no longer exists.
     pub fn of_this_process() -> std::io::Result<Self> {
         Ok(Self {
-            folder: std::env::current_dir()?,
+            directory: std::env::current_dir()?,
             environment: std::env::vars_os().collect(),
             programs: Programs::new(),
             secrets: Arc::new(BTreeMap::new()),

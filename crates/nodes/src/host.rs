@@ -20,7 +20,7 @@ pub struct HostCommand {
     /// Command line for bash.
     pub line: String,
     /// Working directory on the host; `None` for the home directory.
-    pub folder: Option<String>,
+    pub directory: Option<String>,
     /// Environment variables that are set for the command.
     pub environment: BTreeMap<String, String>,
     /// Name of the call; the host runs a name only once.
@@ -98,7 +98,7 @@ pub(crate) async fn run(
     let host_command = HostCommand {
         host: template_values.text(host),
         line: shell_line(&command, stdin.as_deref()),
-        folder: bash.cwd.as_deref().map(|folder| template_values.text(folder)),
+        directory: bash.cwd.as_deref().map(|directory| template_values.text(directory)),
         environment: bash.env.iter().map(|(name, value)| (name.clone(), template_values.text(value))).collect(),
         step,
         limit,

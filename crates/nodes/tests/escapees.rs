@@ -20,8 +20,8 @@ async fn wait_for_pid(file: &Path) -> i32 {
 
 #[tokio::test]
 async fn interrupt_terminates_a_detached_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pid");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
     let node_environment = NodeEnvironment::of_this_process().unwrap();
     node_environment.programs.adopt_orphans().unwrap();
     let nodes = Nodes::new(node_environment);

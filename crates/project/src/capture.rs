@@ -11,8 +11,8 @@ use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, Capture
 use steplatch_sessions::{CaptureRange, Sessions, TerminalTools};
 use steplatch_workflow::Definition;
 
+use crate::directories::LibrarySearch;
 use crate::error::with_causes;
-use crate::folders::LibrarySearch;
 use crate::workflows::Workflows;
 
 impl Workflows {
@@ -158,7 +158,9 @@ impl Workflows {
         let name = verb.name.clone();
         let saved = self.disk.run_write(move || {
             let name: WorkflowName = name.parse().map_err(|error| format!("{error}"))?;
-            Library::open(&library_search.folders().first).put_golden(&name, &text).map_err(|error| with_causes(&error))
+            Library::open(&library_search.directories().first)
+                .put_golden(&name, &text)
+                .map_err(|error| with_causes(&error))
         });
         match saved.await {
             Ok(Ok(file)) => reply.golden_path = Some(file.display().to_string()),
@@ -182,7 +184,7 @@ fn known_facts(caller: &Caller) -> KnownFacts {
     };
     KnownFacts {
         home: variable("HOME"),
-        directory: caller.folder.display().to_string(),
+        directory: caller.directory.display().to_string(),
         user: variable("USER"),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         ..KnownFacts::default()

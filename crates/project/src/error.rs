@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{InvalidId, WorkflowName};
-use steplatch_library::{CreateError, FolderError, LookupError, ReplaceError, VersionError};
+use steplatch_library::{CreateError, DirectoryError, LookupError, ReplaceError, VersionError};
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
@@ -38,10 +38,10 @@ pub enum DiskError {
     #[error("The nodes of the project could not be read: {0}.")]
     ProjectInterrupted(JoinError),
     /// Reading the files of a project took longer than the time limit.
-    #[error("The disk did not answer for {} s when the nodes of '{}' were read.", .limit.as_secs(), .folder.display())]
+    #[error("The disk did not answer for {} s when the nodes of '{}' were read.", .limit.as_secs(), .directory.display())]
     ProjectTimeout {
         /// The directory of the caller.
-        folder: PathBuf,
+        directory: PathBuf,
         /// The time limit.
         limit: Duration,
     },
@@ -378,51 +378,51 @@ pub(crate) enum DeclarationError {
 }
 
 /// An error of a library operation.
-pub(crate) trait FolderCause: std::error::Error {
+pub(crate) trait DirectoryCause: std::error::Error {
     /// Returns the error of the directory, if it is the cause.
-    fn folder_error(&self) -> Option<&FolderError>;
+    fn directory_error(&self) -> Option<&DirectoryError>;
 }
 
-impl FolderCause for FolderError {
-    fn folder_error(&self) -> Option<&FolderError> {
+impl DirectoryCause for DirectoryError {
+    fn directory_error(&self) -> Option<&DirectoryError> {
         Some(self)
     }
 }
 
-impl FolderCause for CreateError {
-    fn folder_error(&self) -> Option<&FolderError> {
-        if let Self::Folder(error) = self { Some(error) } else { None }
+impl DirectoryCause for CreateError {
+    fn directory_error(&self) -> Option<&DirectoryError> {
+        if let Self::Directory(error) = self { Some(error) } else { None }
     }
 }
 
-impl FolderCause for LookupError {
-    fn folder_error(&self) -> Option<&FolderError> {
-        if let Self::Folder(error) = self { Some(error) } else { None }
+impl DirectoryCause for LookupError {
+    fn directory_error(&self) -> Option<&DirectoryError> {
+        if let Self::Directory(error) = self { Some(error) } else { None }
     }
 }
 
-impl FolderCause for ReplaceError {
-    fn folder_error(&self) -> Option<&FolderError> {
+impl DirectoryCause for ReplaceError {
+    fn directory_error(&self) -> Option<&DirectoryError> {
         match self {
-            Self::Lookup(error) => error.folder_error(),
-            Self::Write(error) => error.folder_error(),
+            Self::Lookup(error) => error.directory_error(),
+            Self::Write(error) => error.directory_error(),
         }
     }
 }
 
 /// Describes an error of a library, its causes, and a known remedy.
-pub(crate) fn with_causes(error: &impl FolderCause) -> String {
+pub(crate) fn with_causes(error: &impl DirectoryCause) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         message = format!("{message}: {cause}");
         source = cause.source();
     }
-    match error.folder_error() {
-        Some(FolderError::ReadOnly { .. }) => {
+    match error.directory_error() {
+        Some(DirectoryError::ReadOnly { .. }) => {
             format!("{message}. Set STEPLATCH_LIBRARY to a writable directory, or change the permissions of this one.")
         }
-        Some(FolderError::NoRoom { .. }) => format!("{message}. Free disk space there, and try again."),
-        Some(FolderError::Failed { .. }) | None => message,
+        Some(DirectoryError::NoRoom { .. }) => format!("{message}. Free disk space there, and try again."),
+        Some(DirectoryError::Failed { .. }) | None => message,
     }
 }

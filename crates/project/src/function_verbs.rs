@@ -12,7 +12,7 @@ use steplatch_protocol::{
 };
 use steplatch_python_api::Kind;
 
-use super::folders::LibraryPaths;
+use super::directories::LibraryPaths;
 use super::functions::LoadedFile;
 use super::python;
 use super::verbs::{MAX_DESCRIPTION_CHARS, status_name};
@@ -22,7 +22,7 @@ use crate::project::{FunctionWorkflow, Project};
 use crate::workflows::not_found;
 
 /// Lists the functions of a project. `machines` in its library take precedence over functions of the same name.
-pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
+pub(super) fn list(directories: &LibraryPaths, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
     let mut metadata_by_path: BTreeMap<&Path, (FunctionMetadata, Option<String>)> = BTreeMap::new();
     let infos = project.workflows().map(|workflow| {
         let loaded = &workflow.loaded;
@@ -43,7 +43,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             created: metadata.created.clone(),
             file: display_path(&loaded.path),
             // Only a manual change or git can add a machine with the same name to a library.
-            hidden: workflow.library == folders.first && is_machine(),
+            hidden: workflow.library == directories.first && is_machine(),
             note: loaded.note.clone().or_else(|| problem.clone()),
             ..WorkflowInfo::default()
         }
@@ -52,10 +52,10 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
 }
 
 /// Lists the loaded files that cannot be used.
-pub(super) fn list_broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
+pub(super) fn list_broken(directories: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
     let in_libraries = project.broken.iter().filter(|broken| {
-        let folder = broken.file.parent();
-        folders.iter().any(|known| folder == Some(known) || broken.file == known)
+        let directory = broken.file.parent();
+        directories.iter().any(|known| directory == Some(known) || broken.file == known)
     });
     let workflows = in_libraries.map(|broken| BrokenWorkflow {
         file: display_path(&broken.file),
@@ -110,7 +110,10 @@ fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
 }
 
 /// Removes the file of a function, unless it declares other functions.
-pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, DeleteError> {
+pub(super) fn delete(
+    directories: &LibraryPaths,
+    workflow: &FunctionWorkflow,
+) -> Result<DeleteWorkflowReply, DeleteError> {
     let (id, file) = (&workflow.id, workflow.file());
     let declarations = workflow.declared();
     let others = declarations.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
@@ -121,7 +124,7 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
     let mut reply = remove_file(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
     // A workflow of that name in the user's own library is no longer hidden.
-    let own_library = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
+    let own_library = directories.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
     let machine =
         own_library.zip(id.parse::<WorkflowName>().ok()).filter(|(own_library, name)| own_library.get(name).is_ok());
     reply.remaining = machine.map(|(own, name)| display_path(&own.file(&name)));
@@ -130,18 +133,18 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
 
 /// Removes a file of functions with everything that it declares.
 pub(super) fn delete_file(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     stem: &str,
 ) -> Result<DeleteWorkflowReply, DeleteError> {
     let name = format!("{stem}.py");
-    let Ok(workflow) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name).into()) };
-    for folder in folders.iter() {
-        let library = Library::open(folder);
+    let Ok(workflow) = stem.parse::<WorkflowName>() else { return Err(not_found(directories, project, &name).into()) };
+    for directory in directories.iter() {
+        let library = Library::open(directory);
         let file = library.function_path(&workflow);
         let loaded = project.loaded(&file).cloned();
         let reply = match &loaded {
-            Some(loaded) => remove_file(folder, loaded, &name),
+            Some(loaded) => remove_file(directory, loaded, &name),
             None => match library.delete_functions(&workflow) {
                 Ok(()) => Ok(DeleteWorkflowReply {
                     success: true,
@@ -158,8 +161,8 @@ pub(super) fn delete_file(
     Err(DeleteError::NoFile { file: name })
 }
 
-fn remove_file(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, DeleteError> {
-    match Library::open(folder).delete_functions(&loaded.name) {
+fn remove_file(directory: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, DeleteError> {
+    match Library::open(directory).delete_functions(&loaded.name) {
         // Another client has removed it already.
         Ok(()) | Err(LookupError::NotFound { .. }) => {}
         Err(cause) => return Err(DeleteError::Functions { name: name.to_owned(), cause }),

@@ -44,7 +44,7 @@ type SharedLibrary = Arc<AsyncMutex<CachedLibrary>>;
 #[derive(Debug, Default)]
 pub(crate) struct FunctionLibrary {
     /// The library.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The files, by name.
     pub(crate) files: Vec<Arc<LoadedFile>>,
     /// Unreadable files, and the reasons.
@@ -129,15 +129,15 @@ impl FunctionFiles {
         Self { workers, disk, cache: Arc::default() }
     }
 
-    /// Returns the files of functions in the library at `folder`, in their current state.
+    /// Returns the files of functions in the library at `directory`, in their current state.
     ///
     /// # Errors
     ///
     /// If disk access fails.
-    pub(crate) async fn read_library(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
-        let shared_library = self.shared_library(folder);
+    pub(crate) async fn read_library(&self, directory: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
+        let shared_library = self.shared_library(directory);
         let mut cached = shared_library.lock().await;
-        let (library, states) = (Library::open(folder), cached.file_states.clone());
+        let (library, states) = (Library::open(directory), cached.file_states.clone());
         let scanned = library.clone();
         let results = self.disk.run_read(move || scan_library(&scanned, &states)).await?;
         let mut file_states = HashMap::new();
@@ -159,8 +159,8 @@ impl FunctionFiles {
         let is_same = before.broken == broken
             && before.files.len() == files.len()
             && before.files.iter().zip(&files).all(|(one, other)| Arc::ptr_eq(one, other));
-        if !is_same || before.folder != *folder {
-            cached.library = Arc::new(FunctionLibrary { folder: folder.to_owned(), files, broken });
+        if !is_same || before.directory != *directory {
+            cached.library = Arc::new(FunctionLibrary { directory: directory.to_owned(), files, broken });
         }
         cached.file_states = Arc::new(file_states);
         Ok(cached.library.clone())
@@ -175,14 +175,14 @@ impl FunctionFiles {
         self.workers.load(file, text).await
     }
 
-    fn shared_library(&self, folder: &Path) -> SharedLibrary {
+    fn shared_library(&self, directory: &Path) -> SharedLibrary {
         let mut cache = self.cache.lock();
-        let known = cache.iter().position(|(known, _)| known == folder).map(|index| cache.remove(index));
+        let known = cache.iter().position(|(known, _)| known == directory).map(|index| cache.remove(index));
         if known.is_none() && cache.len() >= MAX_CACHED_LIBRARIES {
             cache.remove(0);
         }
-        let (folder, library) = known.unwrap_or_else(|| (folder.to_owned(), SharedLibrary::default()));
-        cache.push((folder, library.clone()));
+        let (directory, library) = known.unwrap_or_else(|| (directory.to_owned(), SharedLibrary::default()));
+        cache.push((directory, library.clone()));
         library
     }
 
@@ -343,7 +343,7 @@ pub(super) fn file_name(name: &WorkflowName) -> String {
 fn scan_library(library: &Library, states: &HashMap<String, FileState>) -> Vec<ScanResult> {
     let mut found = match library.functions() {
         Ok(found) => found,
-        Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), with_causes(&error))],
+        Err(error) => return vec![ScanResult::Broken(library.directory().to_owned(), with_causes(&error))],
     };
     let omitted = found.split_off(found.len().min(MAX_FILES));
     let mut results: Vec<ScanResult> =
@@ -351,14 +351,14 @@ fn scan_library(library: &Library, states: &HashMap<String, FileState>) -> Vec<S
     if let Some(first) = omitted.first() {
         let reason =
             format!("there are more than {MAX_FILES} files of functions; this file and later ones are ignored");
-        results.push(ScanResult::Broken(library.folder().join(&first.file), reason));
+        results.push(ScanResult::Broken(library.directory().join(&first.file), reason));
     }
     results
 }
 
 /// Scans one file; `None` after its removal.
 fn scan_file(library: &Library, found: FoundFunctions, states: &HashMap<String, FileState>) -> Option<ScanResult> {
-    let path = library.folder().join(&found.file);
+    let path = library.directory().join(&found.file);
     let name = match &found.name {
         Ok(name) => name.clone(),
         Err(error) => return Some(ScanResult::Broken(path, FileError::Name(error.clone()).to_string())),
@@ -372,13 +372,13 @@ fn scan_file(library: &Library, found: FoundFunctions, states: &HashMap<String, 
     }
     match library.function_file(&name) {
         Ok(file) => {
-            let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.folder(), origin));
+            let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.directory(), origin));
             let stamps = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
             let is_settled = stamps.into_iter().flatten().all(Stamp::is_settled);
             Some(ScanResult::Changed(Box::new(ChangedFile { found, file, original, is_settled })))
         }
         Err(LookupError::NotFound { .. }) => None,
         Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason.to_string())),
-        Err(error @ LookupError::Folder(_)) => Some(ScanResult::Broken(path, with_causes(&error))),
+        Err(error @ LookupError::Directory(_)) => Some(ScanResult::Broken(path, with_causes(&error))),
     }
 }

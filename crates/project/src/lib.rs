@@ -1,13 +1,13 @@
 //! Saved workflows: found by name, listed, saved, counted.
 //!
-//! Owns the choice of the library ([`folders`]), its loaded contents ([`functions`]) and the wording of its errors.
+//! Owns the choice of the library ([`directories`]), its loaded contents ([`functions`]) and the wording of its errors.
 //! A pool of a few blocking threads does all work on files, with a time limit, so that a hanging directory blocks
 //! nothing else. Readers and writers have separate threads, because readers need no lock.
 
 mod capture;
+mod directories;
 mod disk;
 mod error;
-mod folders;
 mod function_verbs;
 mod functions;
 mod guide;

@@ -10,7 +10,7 @@ use steplatch_nodes::NodeKind;
 use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
 use steplatch_python_api::Declaration;
 
-use super::folders::{LibraryPaths, LibrarySearch};
+use super::directories::{LibraryPaths, LibrarySearch};
 use super::functions::{file_name, summarize};
 use super::{origin, python, text_file};
 use crate::error::LoadError;
@@ -33,7 +33,7 @@ impl Workflows {
     /// Loads a file of functions for `caller`, or only checks it.
     #[boxed]
     pub async fn load(&self, caller: &Caller, verb: LoadFunctions) -> LoadFunctionsReply {
-        let path = caller.folder.join(&verb.file);
+        let path = caller.directory.join(&verb.file);
         let reply = LoadFunctionsReply { file: path.display().to_string(), ..LoadFunctionsReply::default() };
         match self.try_load(caller, verb, path, reply.clone()).await {
             Ok(reply) => reply,
@@ -53,7 +53,7 @@ impl Workflows {
             (path.clone(), LibrarySearch::for_caller(caller), name.clone());
         // Read now: the check for conflicts loads the project, which may replace the library's file.
         let source_and_hash = self.disk.run_read(move || {
-            let previous = Library::open(library_search.folders().first).function_file(&library_name);
+            let previous = Library::open(library_search.directories().first).function_file(&library_name);
             (text_file::read(&source_path), previous.ok().map(|file| file.metadata.hash))
         });
         let (text, previous_hash) = source_and_hash.await?;
@@ -73,8 +73,8 @@ impl Workflows {
         let library_search = LibrarySearch::for_caller(caller);
         let request = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, previous_hash };
         let work = move || {
-            let folders = library_search.folders();
-            reply.problems.extend(conflicts(&folders, &project, &request));
+            let directories = library_search.directories();
+            reply.problems.extend(conflicts(&directories, &project, &request));
             reply.warnings = warnings(&project, &request);
             if !reply.problems.is_empty() {
                 return Ok(with_refusal(reply));
@@ -83,7 +83,7 @@ impl Workflows {
                 reply.success = true;
                 return Ok(reply);
             }
-            store_file(&Library::open(&folders.first), &request, reply)
+            store_file(&Library::open(&directories.first), &request, reply)
         };
         if verb.check_only { self.disk.run_read(work).await? } else { self.disk.run_write(work).await? }
     }
@@ -107,14 +107,14 @@ fn with_refusal(reply: LoadFunctionsReply) -> LoadFunctionsReply {
 }
 
 /// Returns a problem for each id that another file declares, except the replaced file.
-fn conflicts(folders: &LibraryPaths, project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
-    let library = Library::open(&folders.first);
+fn conflicts(directories: &LibraryPaths, project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
+    let library = Library::open(&directories.first);
     let replaced_file = library.function_path(&request.name);
     let conflict = |declared: &Declaration| {
         let id = &declared.id;
         if let Some(owner) = project.owner(id) {
             // This declaration hides a workflow in the user's own library.
-            let is_other = owner.file != Some(&*replaced_file) && !folders.is_in_other(owner.file);
+            let is_other = owner.file != Some(&*replaced_file) && !directories.is_in_other(owner.file);
             return is_other.then(|| owner.conflict_message(id));
         }
         let machine = id.parse().ok().map(|name| library.file(&name)).filter(|file| file.exists())?;
@@ -159,7 +159,7 @@ fn store_file(
     reply.stored_file = Some(stored_path.display().to_string());
     reply.success = true;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let origin = origin::for_file(library.folder(), path, text);
+    let origin = origin::for_file(library.directory(), path, text);
     let outcome = match previous_hash {
         None => "loaded",
         Some(hash) if *hash == origin.hash => "unchanged",
@@ -176,7 +176,7 @@ fn store_file(
             if old.text == *text && old.metadata.origin.as_ref() == Some(&origin) {
                 return Ok(reply);
             }
-            check_replaceable(&old, library.folder(), path, &origin, *overwrite)?;
+            check_replaceable(&old, library.directory(), path, &origin, *overwrite)?;
             Some(old.metadata.hash)
         }
         Err(LookupError::NotFound { .. }) => None,

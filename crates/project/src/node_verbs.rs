@@ -32,7 +32,7 @@ impl Projects {
             nodes: nodes.collect(),
             broken: broken_nodes(&project),
             files: project.files.iter().map(|file| display_path(file)).collect(),
-            folder: display_path(&project.folder),
+            directory: display_path(&project.directory),
             error: None,
         }
     }
@@ -61,7 +61,7 @@ impl Projects {
             graphs: graphs.collect(),
             broken: broken_nodes(&project),
             files: project.files.iter().map(|file| display_path(file)).collect(),
-            folder: display_path(&project.folder),
+            directory: display_path(&project.directory),
             error: None,
         }
     }

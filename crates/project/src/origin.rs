@@ -17,28 +17,28 @@ pub(super) struct Original {
     pub(super) text: Result<String, FileReadError>,
 }
 
-/// Returns the path of the original of a file in the library at `folder`.
-pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
+/// Returns the path of the original of a file in the library at `directory`.
+pub(super) fn path(directory: &Path, origin: &Origin) -> PathBuf {
     // A path in the project is relative, because the library moves together with the project.
-    folder.parent().unwrap_or(folder).join(&origin.file)
+    directory.parent().unwrap_or(directory).join(&origin.file)
 }
 
-/// Returns the origin to store for a file that is loaded into the library at `folder`.
-pub(super) fn for_file(folder: &Path, file: &Path, text: &str) -> Origin {
+/// Returns the origin to store for a file that is loaded into the library at `directory`.
+pub(super) fn for_file(directory: &Path, file: &Path, text: &str) -> Origin {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let file = real(file);
-    let relative_path = folder.parent().and_then(|parent| file.strip_prefix(real(parent)).ok().map(Path::to_owned));
+    let relative_path = directory.parent().and_then(|parent| file.strip_prefix(real(parent)).ok().map(Path::to_owned));
     Origin { file: relative_path.unwrap_or(file), hash: Signature::of_text(text) }
 }
 
 impl Original {
-    /// Reads the original of a file in the library at `folder`. Blocks.
-    pub(super) fn read(folder: &Path, origin: &Origin) -> Self {
-        let path = path(folder, origin);
+    /// Reads the original of a file in the library at `directory`. Blocks.
+    pub(super) fn read(directory: &Path, origin: &Origin) -> Self {
+        let path = path(directory, origin);
         let stamp = Stamp::at(&path);
         let text = if path.extension().is_none_or(|ending| ending != "py") {
             Err(FileReadError::NotPython)
-        } else if is_trusted(&path, folder) {
+        } else if is_trusted(&path, directory) {
             text_file::read(&path)
         } else {
             Err(FileReadError::OtherUser)
@@ -49,10 +49,10 @@ impl Original {
 
 /// Returns true if the library may adopt the contents of `path`. A library that was copied from elsewhere may name
 /// a file of another user, which must not run.
-fn is_trusted(path: &Path, folder: &Path) -> bool {
+fn is_trusted(path: &Path, directory: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());
     let daemon_uid = rustix::process::geteuid().as_raw();
-    owner(path).is_none_or(|uid| uid == daemon_uid || uid == 0 || owner(folder) == Some(uid))
+    owner(path).is_none_or(|uid| uid == daemon_uid || uid == 0 || owner(directory) == Some(uid))
 }
 
 #[cfg(test)]
@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn only_originals_within_the_project_have_relative_paths() {
-        let folder = tempfile::tempdir().unwrap();
-        let real = folder.path().canonicalize().unwrap();
-        let library = folder.path().join("project/.terminal_control_workflows");
+        let directory = tempfile::tempdir().unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        let library = directory.path().join("project/.terminal_control_workflows");
         fs::create_dir_all(&library).unwrap();
-        fs::create_dir(folder.path().join("project/flows")).unwrap();
+        fs::create_dir(directory.path().join("project/flows")).unwrap();
         for (file, expected_path) in [("project/flows/a.py", "flows/a.py".into()), ("b.py", real.join("b.py"))] {
-            let file = folder.path().join(file);
+            let file = directory.path().join(file);
             fs::write(&file, "x = 1\n").unwrap();
             let origin = for_file(&library, &file, "x = 1\n");
             assert_eq!(origin.file, expected_path);
@@ -78,21 +78,21 @@ mod tests {
 
     #[test]
     fn originals_must_be_readable_python_files_of_trusted_users() {
-        let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("library");
+        let directory = tempfile::tempdir().unwrap();
+        let library = directory.path().join("library");
         fs::create_dir(&library).unwrap();
         let read_original = |file: &str| {
-            let origin = Origin { file: folder.path().join(file), hash: Signature::default() };
+            let origin = Origin { file: directory.path().join(file), hash: Signature::default() };
             Original::read(&library, &origin).text
         };
-        fs::write(folder.path().join("secret.txt"), "x").unwrap();
+        fs::write(directory.path().join("secret.txt"), "x").unwrap();
         assert_eq!(read_original("secret.txt").unwrap_err().to_string(), "its name does not end in .py");
         assert_eq!(read_original("gone.py").unwrap_err().to_string(), "it does not exist");
-        fs::create_dir(folder.path().join("folder.py")).unwrap();
+        fs::create_dir(directory.path().join("folder.py")).unwrap();
         assert_eq!(read_original("folder.py").unwrap_err().to_string(), "it is a directory");
-        fs::write(folder.path().join("large.py"), "#".repeat((1 << 20) + 1)).unwrap();
+        fs::write(directory.path().join("large.py"), "#".repeat((1 << 20) + 1)).unwrap();
         assert_eq!(read_original("large.py").unwrap_err().to_string(), "it has more than 1024 KB, the limit");
-        let foreign_file = folder.path().join("strange.py");
+        let foreign_file = directory.path().join("strange.py");
         fs::write(&foreign_file, "x = 1\n").unwrap();
         assert!(read_original("strange.py").is_ok());
         // Only root can change the owner of a file.

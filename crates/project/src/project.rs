@@ -32,7 +32,7 @@ const TABLES: [&str; 2] = ["nodes", "graphs"];
 #[derive(Debug)]
 pub struct Project {
     /// The working directory of its nodes.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The files with declarations.
     pub(super) files: Vec<PathBuf>,
     /// Nodes and graphs, by their ids.
@@ -124,7 +124,7 @@ impl Project {
     /// Parses the declarations of a project. `files` are the declaration files, each with its text or a read error.
     /// `libraries` have the loaded files: the project's library comes first, then the user's own.
     pub(crate) fn from_files(
-        folder: PathBuf,
+        directory: PathBuf,
         files: Vec<(PathBuf, Result<String, FileReadError>)>,
         libraries: &[Arc<FunctionLibrary>],
     ) -> Self {
@@ -133,7 +133,7 @@ impl Project {
         let nodes = BTreeMap::from([(node.id.to_string(), NodeDeclaration { node, file: None })]);
         let (workflows, broken) = (BTreeMap::new(), Vec::new());
         let paths = files.iter().map(|(file, _)| file.clone()).collect();
-        let mut project = Self { folder, files: paths, nodes, workflows, loaded: Vec::new(), broken };
+        let mut project = Self { directory, files: paths, nodes, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
             match text.map_err(DocumentError::File).and_then(|text| parse_document(&file, &text)) {
                 Ok(document) => project.read_document(&file, document),
@@ -207,7 +207,7 @@ impl Project {
             let invalid =
                 |reason: String| InvalidDeclaration { name: Some(id.clone()), file: loaded.path.clone(), reason };
             if let Some(owner) = self.owner(&id) {
-                let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*library.folder));
+                let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*library.directory));
                 if is_project_library || is_of_same_library || owner.file.is_none() {
                     let invalid = invalid(owner.conflict_message(&id));
                     self.broken.push(invalid);
@@ -223,7 +223,7 @@ impl Project {
                         id: id.clone(),
                         description: declared.description.clone(),
                         line: declared.line,
-                        library: library.folder.clone(),
+                        library: library.directory.clone(),
                         loaded: loaded.clone(),
                         declared: declarations.clone(),
                     };
@@ -246,11 +246,11 @@ impl Project {
                 _ => None,
             };
             if let Some(Value::Object(fields)) = program {
-                let folder = match fields.get("cwd").and_then(Value::as_str) {
-                    Some(declared) => self.folder.join(declared),
-                    None => self.folder.clone(),
+                let directory = match fields.get("cwd").and_then(Value::as_str) {
+                    Some(declared) => self.directory.join(declared),
+                    None => self.directory.clone(),
                 };
-                fields.insert("cwd".to_owned(), folder.display().to_string().into());
+                fields.insert("cwd".to_owned(), directory.display().to_string().into());
             }
             Some(document)
         };
@@ -421,11 +421,11 @@ mod tests {
         }
     }
 
-    fn loaded(folder: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<LoadedFile> {
+    fn loaded(directory: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<LoadedFile> {
         let text = format!("# {name}");
         Arc::new(LoadedFile {
             name: name.parse().expect("the name is valid"),
-            path: format!("{folder}/{name}.py").into(),
+            path: format!("{directory}/{name}.py").into(),
             hash: Signature::of_text(&text),
             text: text.into(),
             declared: declared.map(Into::into).map_err(str::to_owned),
@@ -439,8 +439,9 @@ mod tests {
         let bash = |id: &str| declaration(id, Kind::Bash, json!({"command": "ls"}));
         let workflow = |id: &str| declaration(id, Kind::Workflow, Value::Null);
         let steps = |node: &str| json!({"steps": [{"id": "one", "node": node}]});
-        let library =
-            |folder: &str, files| Arc::new(FunctionLibrary { folder: folder.into(), files, broken: Vec::new() });
+        let library = |directory: &str, files| {
+            Arc::new(FunctionLibrary { directory: directory.into(), files, broken: Vec::new() })
+        };
         let project_library = library(
             "/p/l",
             vec![

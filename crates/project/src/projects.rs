@@ -16,8 +16,8 @@ use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
 use super::project::{DECLARATION_FILES, Project};
+use crate::directories::{LibrarySearch, is_in_project};
 use crate::error::{DiskError, SessionError};
-use crate::folders::{LibrarySearch, is_in_project};
 use crate::functions::{FunctionFiles, FunctionLibrary};
 use crate::text_file;
 
@@ -72,16 +72,19 @@ impl Projects {
     #[boxed]
     pub async fn find_project(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
         let library_search = LibrarySearch::for_caller(caller);
-        let (library_folders, folder) = self
-            .run_read(caller, move || (library_search.libraries(), library_search.folder_with_file(&DECLARATION_FILES)))
+        let (library_directories, directory) = self
+            .run_read(caller, move || {
+                (library_search.libraries(), library_search.directory_with_file(&DECLARATION_FILES))
+            })
             .await?;
-        let mut libraries = Vec::with_capacity(library_folders.len());
-        for library in &library_folders {
+        let mut libraries = Vec::with_capacity(library_directories.len());
+        for library in &library_directories {
             libraries.push(self.functions.read_library(library).await?);
         }
         let cache = self.cache.clone();
-        let folder = folder.or_else(|| project_of_library(&libraries)).unwrap_or_else(|| caller.folder.clone());
-        self.run_read(caller, move || load_project(&cache, folder, libraries)).await
+        let directory =
+            directory.or_else(|| project_of_library(&libraries)).unwrap_or_else(|| caller.directory.clone());
+        self.run_read(caller, move || load_project(&cache, directory, libraries)).await
     }
 
     /// Checks that a session name refers to the caller's project: `default`, or the name of the project's directory.
@@ -92,7 +95,7 @@ impl Projects {
     #[boxed]
     pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
         if name == DEFAULT_SESSION
-            || self.find_project(caller).await?.folder.file_name().is_some_and(|folder| folder == name)
+            || self.find_project(caller).await?.directory.file_name().is_some_and(|directory| directory == name)
         {
             return Ok(());
         }
@@ -117,27 +120,27 @@ impl Projects {
         match tokio::time::timeout(READ_TIMEOUT, work_result).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(DiskError::ProjectInterrupted(error)),
-            Err(_) => Err(DiskError::ProjectTimeout { folder: caller.folder.clone(), limit: READ_TIMEOUT }),
+            Err(_) => Err(DiskError::ProjectTimeout { directory: caller.directory.clone(), limit: READ_TIMEOUT }),
         }
     }
 }
 
 /// Returns the directory of a project that declares nothing outside its library.
 fn project_of_library(libraries: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
-    let first = libraries.first().filter(|library| !library.files.is_empty() && is_in_project(&library.folder))?;
-    first.folder.parent().map(Path::to_owned)
+    let first = libraries.first().filter(|library| !library.files.is_empty() && is_in_project(&library.directory))?;
+    first.directory.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `folder`. Reads its files again only after they or the loaded files have changed.
+/// Returns the project in `directory`. Reads its files again only after they or the loaded files have changed.
 fn load_project(
     cache: &Mutex<Vec<CachedProject>>,
-    folder: PathBuf,
+    directory: PathBuf,
     libraries: Vec<Arc<FunctionLibrary>>,
 ) -> Arc<Project> {
-    let fingerprints = DECLARATION_FILES.map(|name| fingerprint(&folder.join(name)));
+    let fingerprints = DECLARATION_FILES.map(|name| fingerprint(&directory.join(name)));
     {
         let mut cache = cache.lock();
-        if let Some(index) = cache.iter().position(|cached| cached.project.folder == folder) {
+        if let Some(index) = cache.iter().position(|cached| cached.project.directory == directory) {
             let cached = cache.remove(index);
             let is_loaded = cached.libraries.len() == libraries.len()
                 && cached.libraries.iter().zip(&libraries).all(|(one, other)| Arc::ptr_eq(one, other));
@@ -152,9 +155,9 @@ fn load_project(
         .iter()
         .zip(&fingerprints)
         .filter(|(_, fingerprint)| fingerprint.is_some())
-        .map(|(name, _)| folder.join(name));
+        .map(|(name, _)| directory.join(name));
     let files = files.map(|file| (file.clone(), text_file::read(&file))).collect();
-    let project = Arc::new(Project::from_files(folder, files, &libraries));
+    let project = Arc::new(Project::from_files(directory, files, &libraries));
     if fingerprints.iter().flatten().all(FileFingerprint::is_settled) {
         let mut cache = cache.lock();
         if cache.len() >= MAX_CACHED_PROJECTS {
@@ -188,10 +191,10 @@ mod tests {
 
     #[test]
     fn project_is_reloaded_only_after_a_change() {
-        let folder = tempfile::tempdir().unwrap();
-        let (cache, file) = (Mutex::default(), folder.path().join("steplatch.json"));
+        let directory = tempfile::tempdir().unwrap();
+        let (cache, file) = (Mutex::default(), directory.path().join("steplatch.json"));
         let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
-        let load = || load_project(&cache, folder.path().to_owned(), Vec::new());
+        let load = || load_project(&cache, directory.path().to_owned(), Vec::new());
         fs::write(&file, r#"{"nodes": {"one": {"type": "identity"}}}"#).unwrap();
         assert_eq!(ids(&load()), "identity one");
         fs::write(&file, r#"{"nodes": {"two": {"type": "identity"}}}"#).unwrap();
@@ -201,17 +204,17 @@ mod tests {
         assert_eq!(ids(&first), "identity");
         assert!(Arc::ptr_eq(&first, &second), "unchanged parts are kept");
         for at in 0..2 * MAX_CACHED_PROJECTS {
-            load_project(&cache, folder.path().join(at.to_string()), Vec::new());
+            load_project(&cache, directory.path().join(at.to_string()), Vec::new());
         }
         assert_eq!(cache.lock().len(), MAX_CACHED_PROJECTS);
     }
 
     #[test]
     fn overlong_or_binary_file_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let reason = |project: &Project| project.broken[0].reason.clone();
-        let load = || load_project(&Mutex::default(), folder.path().to_owned(), Vec::new());
-        let file = folder.path().join("steplatch.toml");
+        let load = || load_project(&Mutex::default(), directory.path().to_owned(), Vec::new());
+        let file = directory.path().join("steplatch.toml");
         fs::create_dir(&file).unwrap();
         assert_eq!(reason(&load()), "it is a directory");
         fs::remove_dir(&file).unwrap();

@@ -75,12 +75,12 @@ impl Workflows {
     #[boxed]
     pub async fn check_recordings(
         &self,
-        folder: &Path,
+        directory: &Path,
         name: &WorkflowName,
         before: &Definition,
         after: &Definition,
     ) -> Result<RecordingCheck, RecordingError> {
-        let file = Library::open(folder).golden_file(name);
+        let file = Library::open(directory).golden_file(name);
         let path = file.display().to_string();
         let (before, after) = (before.clone(), after.clone());
         let checking = move || {
@@ -104,8 +104,14 @@ impl Workflows {
 
     /// Returns the last screen of the recorded output at a visit to a state of a saved machine, if it was recorded.
     #[boxed]
-    pub async fn recorded_output(&self, folder: &Path, name: &WorkflowName, state: &str, visit: u32) -> Option<String> {
-        let (file, state) = (Library::open(folder).golden_file(name), state.to_owned());
+    pub async fn recorded_output(
+        &self,
+        directory: &Path,
+        name: &WorkflowName,
+        state: &str,
+        visit: u32,
+    ) -> Option<String> {
+        let (file, state) = (Library::open(directory).golden_file(name), state.to_owned());
         let reading = move || {
             let golden = Golden::read(&std::fs::read_to_string(file).ok()?).ok()?;
             let mut outputs: Vec<String> =
@@ -126,12 +132,12 @@ impl Workflows {
     #[boxed]
     pub async fn save_repair(
         &self,
-        folder: &Path,
+        directory: &Path,
         name: &WorkflowName,
         (before, after): (Value, Value),
         (by, reason): (String, String),
     ) -> Result<u32, SaveRepairError> {
-        let (library, name) = (Library::open(folder), name.clone());
+        let (library, name) = (Library::open(directory), name.clone());
         let author = Author { by: Some(by), through: Some("repair".to_owned()), reason: Some(reason) };
         let saving = move || match library.replace(&name, (&before, &after), &author)? {
             Some(stored) => Ok(stored.metadata.version),

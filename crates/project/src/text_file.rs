@@ -21,7 +21,7 @@ pub(crate) enum FileReadError {
     NotThere,
     /// The path is a directory.
     #[error("it is a directory")]
-    Folder,
+    Directory,
     /// The path is a pipe or a device.
     #[error("it is not a file")]
     NotFile,
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<String, FileReadError> {
     // Opening a pipe would block until a writer opens it.
     let found = fs::metadata(path).map_err(unreadable)?;
     if found.is_dir() {
-        return Err(FileReadError::Folder);
+        return Err(FileReadError::Directory);
     }
     if !found.is_file() {
         return Err(FileReadError::NotFile);

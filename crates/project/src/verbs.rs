@@ -16,7 +16,7 @@ use steplatch_workflow::{
     workflow_signature,
 };
 
-use super::folders::{LibraryPaths, LibrarySearch};
+use super::directories::{LibraryPaths, LibrarySearch};
 use super::{function_verbs, versions};
 use crate::error::{DeleteError, FindError, with_causes};
 use crate::guide;
@@ -52,7 +52,8 @@ impl Workflows {
         };
         let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
-        let created = self.disk.run_write(move || create(&library_search.folders(), &project, &verb, &author)).await;
+        let created =
+            self.disk.run_write(move || create(&library_search.directories(), &project, &verb, &author)).await;
         created.unwrap_or_else(|error| refusal(error.to_string()))
     }
 
@@ -66,7 +67,7 @@ impl Workflows {
         };
         let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
-        let edited = self.disk.run_write(move || edit(&library_search.folders(), &project, verb, &author)).await;
+        let edited = self.disk.run_write(move || edit(&library_search.directories(), &project, verb, &author)).await;
         edited.unwrap_or_else(|error| refusal(error.to_string()))
     }
 
@@ -101,7 +102,7 @@ impl Workflows {
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let library_search = LibrarySearch::for_caller(caller);
         let result = match self.projects().find_project(caller).await {
-            Ok(project) => self.disk.run_read(move || list(&library_search.folders(), &project, &verb)).await,
+            Ok(project) => self.disk.run_read(move || list(&library_search.directories(), &project, &verb)).await,
             Err(error) => Err(error),
         };
         result.unwrap_or_else(|error| ListWorkflowsReply {
@@ -116,7 +117,7 @@ impl Workflows {
         let library_search = LibrarySearch::for_caller(caller);
         let described = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.run_read(move || describe(&library_search.folders(), &project, &verb.name)).await?
+            self.disk.run_read(move || describe(&library_search.directories(), &project, &verb.name)).await?
         };
         described.await.unwrap_or_else(|error: FindError| DescribeWorkflowReply {
             error: Some(error.to_string()),
@@ -150,7 +151,7 @@ impl Workflows {
         let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let deleted = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.run_write(move || delete(&library_search.folders(), &project, &name)).await?
+            self.disk.run_write(move || delete(&library_search.directories(), &project, &name)).await?
         };
         deleted.await.unwrap_or_else(|error: DeleteError| DeleteWorkflowReply {
             workflow_name: verb.name,
@@ -166,7 +167,7 @@ pub(super) async fn author(caller: &Caller, reason: Option<String>) -> Author {
 }
 
 pub(super) fn create(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     verb: &CreateWorkflow,
     author: &Author,
@@ -201,10 +202,10 @@ pub(super) fn create(
     }
     // A workflow of the project takes precedence over the user's own with the same name.
     let owner = name.as_deref().and_then(|name| project.owner(name));
-    if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_in_other(owner.file)), &name) {
+    if let (Some(owner), Some(name)) = (owner.filter(|owner| !directories.is_in_other(owner.file)), &name) {
         return refusal(format!("The workflow was not saved: {}; choose another name", owner.conflict_message(name)));
     }
-    let library = Library::open(&folders.first);
+    let library = Library::open(&directories.first);
     match library.create(document, verb.overwrite_existing, author) {
         Ok(stored) => CreateWorkflowReply {
             success: true,
@@ -225,7 +226,7 @@ pub(super) fn create(
     }
 }
 
-fn edit(folders: &LibraryPaths, project: &Project, verb: EditWorkflow, author: &Author) -> EditWorkflowReply {
+fn edit(directories: &LibraryPaths, project: &Project, verb: EditWorkflow, author: &Author) -> EditWorkflowReply {
     let refusal = |error: String| EditWorkflowReply { error: Some(error), ..EditWorkflowReply::default() };
     let EditWorkflow { name, definition, edited, .. } = verb;
     if definition["name"] != edited["name"] {
@@ -234,7 +235,7 @@ fn edit(folders: &LibraryPaths, project: &Project, verb: EditWorkflow, author: &
     if let Some(error) = hidden_secret_error(&definition) {
         return refusal(error);
     }
-    let saved = match look_up(folders, project, &name) {
+    let saved = match look_up(directories, project, &name) {
         Ok(ResolvedWorkflow::Machine(_, saved)) => saved,
         Ok(ResolvedWorkflow::Function(_)) => return refusal(format!("'{name}' is a function; edit its file")),
         Err(error) => return refusal(error.to_string()),
@@ -245,7 +246,7 @@ fn edit(folders: &LibraryPaths, project: &Project, verb: EditWorkflow, author: &
         ));
     }
     let create_request = CreateWorkflow { workflow_definition: definition, overwrite_existing: true, reason: None };
-    let created = create(folders, project, &create_request, author);
+    let created = create(directories, project, &create_request, author);
     EditWorkflowReply {
         success: created.success,
         version: created.version,
@@ -308,48 +309,49 @@ pub(super) fn problem_lines(problems: &[&Problem]) -> Vec<String> {
     lines
 }
 
-pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
+pub(super) fn list(directories: &LibraryPaths, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
     let query = verb.containing.as_deref().unwrap_or_default().to_lowercase();
     let entry_matches = |entry: &Entry| {
         let description = entry.description.as_deref().unwrap_or_default();
         [entry.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&query))
     };
     let mut reply =
-        ListWorkflowsReply { library: folders.first.display().to_string(), ..ListWorkflowsReply::default() };
+        ListWorkflowsReply { library: directories.first.display().to_string(), ..ListWorkflowsReply::default() };
     let mut first_library_names = Vec::new();
-    for folder in folders.iter() {
-        let library = Library::open(folder);
+    for directory in directories.iter() {
+        let library = Library::open(directory);
         match library.list() {
             Ok(listing) => {
                 reply.success = true;
                 for entry in &listing.entries {
-                    if folder == folders.first {
+                    if directory == directories.first {
                         first_library_names.push(entry.name.clone());
                     }
-                    let hidden = folder != folders.first && first_library_names.binary_search(&entry.name).is_ok();
+                    let hidden =
+                        directory != directories.first && first_library_names.binary_search(&entry.name).is_ok();
                     if entry_matches(entry) {
                         reply.workflows.push(machine_info(&library, entry, hidden));
                     }
                 }
-                let path = |file: &str| folder.join(file).display().to_string();
+                let path = |file: &str| directory.join(file).display().to_string();
                 let broken = listing.broken.into_iter();
                 reply
                     .broken
                     .extend(broken.map(|broken| BrokenWorkflow { file: path(&broken.file), reason: broken.reason }));
             }
             Err(error) => {
-                let broken = BrokenWorkflow { file: folder.display().to_string(), reason: with_causes(&error) };
+                let broken = BrokenWorkflow { file: directory.display().to_string(), reason: with_causes(&error) };
                 reply.broken.push(broken);
             }
         }
     }
-    let functions = function_verbs::list(folders, project, &first_library_names);
+    let functions = function_verbs::list(directories, project, &first_library_names);
     let info_matches = |info: &WorkflowInfo| {
         let description = info.description.as_deref().unwrap_or_default();
         [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&query))
     };
     reply.workflows.extend(functions.into_iter().filter(info_matches));
-    reply.broken.extend(function_verbs::list_broken(folders, project));
+    reply.broken.extend(function_verbs::list_broken(directories, project));
     if !reply.success {
         reply.error = reply.broken.first().map(|broken| broken.reason.clone());
     }
@@ -360,7 +362,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
         let omitted = reply.broken.len() - MAX_BROKEN_FILES;
         reply.broken.truncate(MAX_BROKEN_FILES);
         let reason = format!("{omitted} more files are broken");
-        reply.broken.push(BrokenWorkflow { file: folders.first.display().to_string(), reason });
+        reply.broken.push(BrokenWorkflow { file: directories.first.display().to_string(), reason });
     }
     reply
 }
@@ -410,14 +412,14 @@ pub(super) fn status_name(status: Status) -> &'static str {
 }
 
 pub(super) fn describe(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     name: &str,
 ) -> Result<DescribeWorkflowReply, FindError> {
     if let Some((name, version)) = versions::split_version(name) {
-        return versions::describe(folders, project, name, version);
+        return versions::describe(directories, project, name, version);
     }
-    let (library, stored) = match look_up(folders, project, name)? {
+    let (library, stored) = match look_up(directories, project, name)? {
         ResolvedWorkflow::Machine(library, stored) => (library, *stored),
         ResolvedWorkflow::Function(workflow) => return Ok(function_verbs::describe(workflow)),
     };
@@ -475,20 +477,20 @@ fn contract(contract: &Contract, document: &Value) -> Vec<ContractVariable> {
 }
 
 pub(super) fn delete(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     name: &str,
 ) -> Result<DeleteWorkflowReply, DeleteError> {
     if let Some(stem) = name.strip_suffix(".py") {
-        return function_verbs::delete_file(folders, project, stem);
+        return function_verbs::delete_file(directories, project, stem);
     }
-    let Ok(workflow) = name.parse() else { return Err(not_found(folders, project, name).into()) };
-    if let Ok(ResolvedWorkflow::Function(workflow)) = look_up(folders, project, name) {
-        return function_verbs::delete(folders, workflow);
+    let Ok(workflow) = name.parse() else { return Err(not_found(directories, project, name).into()) };
+    if let Ok(ResolvedWorkflow::Function(workflow)) = look_up(directories, project, name) {
+        return function_verbs::delete(directories, workflow);
     }
     let mut removed = None;
-    for folder in folders.iter() {
-        let library = Library::open(folder);
+    for directory in directories.iter() {
+        let library = Library::open(directory);
         let file = library.file(&workflow).display().to_string();
         match (&removed, library.get(&workflow)) {
             (Some(_), Ok(_) | Err(LookupError::Broken { .. })) => {
@@ -517,6 +519,6 @@ pub(super) fn delete(
             remaining: project.workflow(name).map(|workflow| workflow.loaded.path.display().to_string()),
             ..DeleteWorkflowReply::default()
         }),
-        None => Err(not_found(folders, project, name).into()),
+        None => Err(not_found(directories, project, name).into()),
     }
 }

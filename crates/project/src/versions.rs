@@ -14,8 +14,8 @@ use steplatch_protocol::{
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::Definition;
 
+use crate::directories::{LibraryPaths, LibrarySearch};
 use crate::error::{DiskError, FindError, with_causes};
-use crate::folders::{LibraryPaths, LibrarySearch};
 use crate::project::Project;
 use crate::verbs::{author, describe_machine};
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
@@ -59,7 +59,7 @@ impl Workflows {
         let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let lookup = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.run_read(move || find_versions(&library_search.folders(), &project, &name)).await?
+            self.disk.run_read(move || find_versions(&library_search.directories(), &project, &name)).await?
         };
         let workflow_name = verb.name;
         match lookup.await {
@@ -83,7 +83,7 @@ impl Workflows {
         let workflow_name = verb.name.clone();
         let reverted = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.run_write(move || revert(&library_search.folders(), &project, &verb, author)).await?
+            self.disk.run_write(move || revert(&library_search.directories(), &project, &verb, author)).await?
         };
         match reverted.await {
             Ok((version, equals)) => {
@@ -108,7 +108,7 @@ impl Workflows {
         let forgotten = async {
             let project = self.projects().find_project(caller).await?;
             let forget = move || {
-                let (library, name, _) = find_versions(&library_search.folders(), &project, &name)?;
+                let (library, name, _) = find_versions(&library_search.directories(), &project, &name)?;
                 library.forget_versions(&name).map_err(|error| FindError::Library(error.into()))
             };
             self.disk.run_write(forget).await?
@@ -133,12 +133,12 @@ pub(super) fn split_version(name: &str) -> Option<(&str, u32)> {
 
 /// Returns the full description of one version of a machine.
 pub(super) fn describe(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     name: &str,
     version: u32,
 ) -> Result<DescribeWorkflowReply, FindError> {
-    let (library, name, versions) = find_versions(folders, project, name)?;
+    let (library, name, versions) = find_versions(directories, project, name)?;
     let available = versions.iter().map(|version| version.version).collect();
     let Some(found) = versions.into_iter().find(|found| found.version == version) else {
         return Err(FindError::Version(VersionError::NoVersion { name, version, available }));
@@ -158,12 +158,12 @@ pub(super) fn describe(
 /// Returns the versions of a machine, and their library: the library with the machine, else the first one with versions
 /// of a removed machine.
 fn find_versions(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     name: &str,
 ) -> Result<(Library, WorkflowName, Vec<SavedVersion>), FindError> {
-    let workflow_name: WorkflowName = name.parse().map_err(|_| not_found(folders, project, name))?;
-    match look_up(folders, project, name) {
+    let workflow_name: WorkflowName = name.parse().map_err(|_| not_found(directories, project, name))?;
+    match look_up(directories, project, name) {
         Ok(ResolvedWorkflow::Machine(library, _)) => {
             let versions = library.versions(&workflow_name).map_err(FindError::Library)?;
             Ok((library, workflow_name, versions))
@@ -172,8 +172,8 @@ fn find_versions(
             Err(FindError::OfFunction { name: workflow_name, file: workflow.loaded.path.clone() })
         }
         Err(error @ FindError::NotFound(_)) => {
-            for folder in folders.iter() {
-                let library = Library::open(folder);
+            for directory in directories.iter() {
+                let library = Library::open(directory);
                 match library.versions(&workflow_name) {
                     Ok(versions) => return Ok((library, workflow_name, versions)),
                     Err(LookupError::NotFound { .. }) => {}
@@ -188,12 +188,12 @@ fn find_versions(
 
 /// Saves a version again. Returns its new number and its old number.
 fn revert(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &Project,
     verb: &RevertWorkflow,
     author: Author,
 ) -> Result<(u32, u32), RevertError> {
-    let (library, name, versions) = find_versions(folders, project, &verb.name)?;
+    let (library, name, versions) = find_versions(directories, project, &verb.name)?;
     let current = versions.iter().find(|version| version.is_current).map(|version| version.version);
     let available = versions.iter().map(|version| version.version).collect();
     let selected = match verb.version {

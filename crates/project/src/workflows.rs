@@ -10,9 +10,9 @@ use steplatch_access::Caller;
 use steplatch_ids::{RunId, WorkflowName};
 use steplatch_library::{Author, Library, LookupError, Metadata, SaveOutcome, Signature, Stored};
 
+use crate::directories::{LibraryPaths, LibrarySearch};
 use crate::disk::BlockingPool;
 use crate::error::{DiskError, FindError, KeepError, WorkflowNotFound, with_causes};
-use crate::folders::{LibraryPaths, LibrarySearch};
 use crate::functions::FunctionFiles;
 use crate::project::{FunctionWorkflow, Project};
 use crate::projects::Projects;
@@ -48,7 +48,7 @@ pub struct SavedMachine {
     /// Digest for counting its runs.
     pub(crate) signature: Signature,
     /// The directory that contains it, and counts its runs.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// The interface for runs.
@@ -63,7 +63,7 @@ impl Workflows {
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
         let project = self.projects.find_project(caller).await?;
         let (library_search, name) = (LibrarySearch::for_caller(caller), name.to_owned());
-        let find = move || look_up(&library_search.folders(), &project, &name).map(WorkflowRef::from);
+        let find = move || look_up(&library_search.directories(), &project, &name).map(WorkflowRef::from);
         self.disk.run_read(find).await?
     }
 
@@ -81,8 +81,8 @@ impl Workflows {
         let project = self.projects.find_project(caller).await?;
         let library_search = LibrarySearch::for_caller(caller);
         let find = move || {
-            let folders = library_search.folders();
-            names.iter().map(|name| look_up(&folders, &project, name).map(WorkflowRef::from)).collect()
+            let directories = library_search.directories();
+            names.iter().map(|name| look_up(&directories, &project, name).map(WorkflowRef::from)).collect()
         };
         self.disk.run_read(find).await
     }
@@ -100,23 +100,23 @@ impl Workflows {
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.find_project(caller).await else { return Vec::new() };
         let library_search = LibrarySearch::for_caller(caller);
-        self.disk.run_read(move || available_names(&library_search.folders(), &project)).await.unwrap_or_default()
+        self.disk.run_read(move || available_names(&library_search.directories(), &project)).await.unwrap_or_default()
     }
 
     /// Returns the directory for saving workflows of `caller`. Blocks for a few file system calls.
-    pub fn folder(&self, caller: &Caller) -> PathBuf {
-        LibrarySearch::for_caller(caller).folders().first
+    pub fn directory(&self, caller: &Caller) -> PathBuf {
+        LibrarySearch::for_caller(caller).directories().first
     }
 
-    /// Saves a definition that ran to completion in the library at `folder`, unless it has an equivalent one.
+    /// Saves a definition that ran to completion in the library at `directory`, unless it has an equivalent one.
     ///
     /// # Errors
     ///
     /// If writing it fails.
     #[boxed]
-    pub async fn keep_definition(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
-        let library = Library::open(folder);
-        let functions = self.functions.read_library(folder).await?;
+    pub async fn keep_definition(&self, directory: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
+        let library = Library::open(directory);
+        let functions = self.functions.read_library(directory).await?;
         let saved = self.disk.run_write(move || {
             let is_function = |name: &str| functions.files.iter().any(|file| file.declares(name));
             let author = Author { through: Some("run".to_owned()), ..Author::default() };
@@ -127,8 +127,8 @@ impl Workflows {
 
     /// Returns the metadata of a saved workflow, if it exists.
     #[boxed]
-    pub async fn metadata(&self, folder: &Path, name: &WorkflowName) -> Option<Metadata> {
-        let (library, name) = (Library::open(folder), name.clone());
+    pub async fn metadata(&self, directory: &Path, name: &WorkflowName) -> Option<Metadata> {
+        let (library, name) = (Library::open(directory), name.clone());
         let stored = self.disk.run_read(move || library.get(&name)).await.ok()?.ok()?;
         Some(stored.metadata)
     }
@@ -137,14 +137,14 @@ impl Workflows {
     #[boxed]
     pub async fn record_run(
         &self,
-        folder: &Path,
+        directory: &Path,
         name: &WorkflowName,
         signature: &Signature,
         succeeded: bool,
         states: u64,
         at: SystemTime,
     ) {
-        let (library, saved, signature) = (Library::open(folder), name.clone(), signature.clone());
+        let (library, saved, signature) = (Library::open(directory), name.clone(), signature.clone());
         let recorded = self.disk.run_write(move || library.record_run(&saved, &signature, succeeded, states, at)).await;
         match recorded {
             Ok(Ok(_)) => {}
@@ -174,8 +174,8 @@ impl Workflows {
 
     /// Returns true if `run`, a run of the function `id`, is among the last counted runs.
     #[boxed]
-    pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
-        let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
+    pub async fn has_counted(&self, directory: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
+        let (library, name, id, run) = (Library::open(directory), file.clone(), id.to_owned(), run.to_string());
         let file = self.disk.run_read(move || library.function_file(&name)).await;
         let counts = file.ok().and_then(Result::ok).and_then(|mut file| file.metadata.workflows.remove(&id));
         counts.is_some_and(|counts| counts.has_counted(&run))
@@ -185,14 +185,14 @@ impl Workflows {
     #[boxed]
     pub async fn record_function(
         &self,
-        folder: &Path,
+        directory: &Path,
         file: &WorkflowName,
         (id, run): (&str, &RunId),
         hash: &Signature,
         succeeded: bool,
         at: SystemTime,
     ) {
-        let (library, name, workflow, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
+        let (library, name, workflow, run) = (Library::open(directory), file.clone(), id.to_owned(), run.to_string());
         let hash = hash.clone();
         let record = move || library.record_function_run(&name, &workflow, &run, &hash, succeeded, at);
         let recorded = self.disk.run_write(record).await;
@@ -219,8 +219,8 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
         match resolved {
             ResolvedWorkflow::Machine(library, stored) => {
                 let Stored { name, definition, metadata } = *stored;
-                let folder = library.folder().to_owned();
-                Self::Machine(SavedMachine { name, definition, signature: metadata.hash, folder })
+                let directory = library.directory().to_owned();
+                Self::Machine(SavedMachine { name, definition, signature: metadata.hash, directory })
             }
             ResolvedWorkflow::Function(workflow) => Self::Function(Box::new(workflow.clone())),
         }
@@ -229,17 +229,17 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
 
 /// Returns the workflow that `name` refers to.
 pub(crate) fn look_up<'p>(
-    folders: &LibraryPaths,
+    directories: &LibraryPaths,
     project: &'p Project,
     name: &str,
 ) -> Result<ResolvedWorkflow<'p>, FindError> {
-    let Ok(workflow_name) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
-    for folder in folders.iter() {
-        let library = Library::open(folder);
+    let Ok(workflow_name) = name.parse::<WorkflowName>() else { return Err(not_found(directories, project, name)) };
+    for directory in directories.iter() {
+        let library = Library::open(directory);
         match library.get(&workflow_name) {
             Ok(stored) => return Ok(ResolvedWorkflow::Machine(library, Box::new(stored))),
             Err(LookupError::NotFound { .. }) => {
-                if let Some(workflow) = project.workflow(name).filter(|workflow| workflow.library == folder) {
+                if let Some(workflow) = project.workflow(name).filter(|workflow| workflow.library == directory) {
                     return Ok(ResolvedWorkflow::Function(workflow));
                 }
             }
@@ -248,13 +248,13 @@ pub(crate) fn look_up<'p>(
             Err(error) => return Err(FindError::Library(error)),
         }
     }
-    Err(not_found(folders, project, name))
+    Err(not_found(directories, project, name))
 }
 
 /// Returns the names of all available workflows, sorted.
-fn available_names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
+fn available_names(directories: &LibraryPaths, project: &Project) -> Vec<String> {
     // Ignore an unreadable library; listings report it.
-    let listings = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
+    let listings = directories.iter().filter_map(|directory| Library::open(directory).list().ok());
     let mut names: Vec<String> =
         listings.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();
     names.extend(project.workflows().map(|workflow| workflow.id.clone()));
@@ -264,13 +264,13 @@ fn available_names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
 }
 
 /// Returns the error for a name that refers to no usable workflow.
-pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> FindError {
+pub(crate) fn not_found(directories: &LibraryPaths, project: &Project, name: &str) -> FindError {
     let short_name: String = name.chars().take(80).collect();
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {
         let (file, reason) = (broken.file.clone(), broken.reason.clone());
         return FindError::Declaration { name: short_name, file, reason };
     }
-    let available = available_names(folders, project);
+    let available = available_names(directories, project);
     let (invalid, nearest) = match name.parse::<WorkflowName>() {
         Err(invalid) => (Some(invalid), None),
         Ok(_) => (None, nearest(name, &available).cloned()),

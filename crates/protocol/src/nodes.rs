@@ -29,7 +29,8 @@ pub struct ListNodesReply {
     #[serde(default)]
     pub files: Vec<String>,
     /// Working directory of the nodes: that of the project, or of the client if no project declares any
-    pub folder: String,
+    #[serde(rename = "folder")]
+    pub directory: String,
     /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -154,7 +155,8 @@ pub struct ListGraphsReply {
     #[serde(default)]
     pub files: Vec<String>,
     /// Working directory of the nodes
-    pub folder: String,
+    #[serde(rename = "folder")]
+    pub directory: String,
     /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -245,7 +245,7 @@ async fn begin(
                 return Ok(shared.begin_remote(caller, launch).await?);
             }
             ResolvedTarget::Machine(saved) => {
-                (saved.definition, DefinitionSource::Saved { folder: saved.folder, name: saved.name })
+                (saved.definition, DefinitionSource::Saved { directory: saved.directory, name: saved.name })
             }
             ResolvedTarget::Function(found) => {
                 let params: Map<String, Value> = child.variables.into_iter().collect();

@@ -24,7 +24,8 @@ pub(super) enum DefinitionSource {
     /// The definition is a function, whose text is in the history and in this library, which counts its runs.
     SavedFunction {
         /// The library.
-        folder: PathBuf,
+        #[serde(rename = "folder")]
+        directory: PathBuf,
         /// Name of the function's file in the library.
         file: WorkflowName,
         /// The digest of the file.
@@ -38,12 +39,14 @@ pub(super) enum DefinitionSource {
     /// The caller provided the definition, and this library saves it if the run completes.
     ToKeep {
         /// The library.
-        folder: PathBuf,
+        #[serde(rename = "folder")]
+        directory: PathBuf,
     },
     /// The definition is in this library, which counts its runs.
     Saved {
         /// The library.
-        folder: PathBuf,
+        #[serde(rename = "folder")]
+        directory: PathBuf,
         /// Name of the workflow in the library.
         name: WorkflowName,
     },
@@ -100,7 +103,7 @@ impl DefinitionSource {
     /// Returns the source of a function in a library.
     pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
         let FunctionWorkflow { library, loaded, .. } = workflow;
-        Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
+        Self::SavedFunction { directory: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
     }
 
     /// Returns the kind of a run with this source.

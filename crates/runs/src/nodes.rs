@@ -125,10 +125,10 @@ impl Nodes {
     ) -> impl Future<Output = NodeReply> + Send + 'static {
         let panes = {
             let mut panes = self.panes.lock();
-            let new_panes = || self.executors.panes(format!("nodes of {}", project.folder.display()));
-            panes.entry(project.folder.clone()).or_insert_with(new_panes).clone()
+            let new_panes = || self.executors.panes(format!("nodes of {}", project.directory.display()));
+            panes.entry(project.directory.clone()).or_insert_with(new_panes).clone()
         };
-        let performer = self.executors.performer(caller, project.folder.clone(), panes);
+        let performer = self.executors.performer(caller, project.directory.clone(), panes);
         let timeout = request.timeout.and_then(TimeSpan::duration);
         let call = Call { input: request.input, timeout, interrupt, ..Call::default() };
         async move {

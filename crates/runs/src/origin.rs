@@ -45,7 +45,8 @@ impl Environment {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ResumeContext {
     name: Option<String>,
-    folder: PathBuf,
+    #[serde(rename = "folder")]
+    directory: PathBuf,
     /// Environment of the run's terminals, without variables that are not UTF-8.
     environment: Vec<(String, String)>,
     #[serde(default)]
@@ -62,7 +63,7 @@ pub(super) struct ResumeContext {
 
 impl ResumeContext {
     pub(super) fn new(caller: &Caller, environment: Environment, seal: &Seal) -> Self {
-        let Caller { name, folder, person, pins, approved_at, approved_terminals, .. } = caller;
+        let Caller { name, directory, person, pins, approved_at, approved_terminals, .. } = caller;
         let (secrets, environment) = match environment {
             Environment::Whole => (seal.secrets(), &caller.environment[..]),
             Environment::Empty => (seal.secrets(), &[][..]),
@@ -70,7 +71,7 @@ impl ResumeContext {
         let text = |text: &OsString| text.to_str().map(str::to_owned);
         Self {
             name: name.clone(),
-            folder: folder.clone(),
+            directory: directory.clone(),
             environment: environment.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
             person: *person,
             secrets: secrets.to_vec(),
@@ -83,18 +84,18 @@ impl ResumeContext {
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| {
             // The journal cannot store a directory whose name is not UTF-8. Store the other data.
-            let folder = PathBuf::from("/");
-            serde_json::to_string(&Self { folder, ..self.clone() }).expect("all other data is text")
+            let directory = PathBuf::from("/");
+            serde_json::to_string(&Self { directory, ..self.clone() }).expect("all other data is text")
         })
     }
 
     /// Returns the run's caller and its secrets.
     pub(super) fn into_parts(self) -> (Caller, Seal) {
-        let Self { name, folder, environment, person, secrets, pins, approved_at, approved_terminals } = self;
+        let Self { name, directory, environment, person, secrets, pins, approved_at, approved_terminals } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         let pins = pins.map(Arc::new);
         let approved_terminals = approved_terminals.map(Arc::new);
-        let own = Caller::unnamed(folder, environment);
+        let own = Caller::unnamed(directory, environment);
         let caller = Caller { name, person, pins, approved_at, approved_terminals, ..own };
         (caller, Seal::with_secrets(secrets))
     }

@@ -106,7 +106,7 @@ fn target_signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -
 
 /// Returns the digest of a node, with its working directory.
 fn node_signature(project: &Project, declared: &NodeDeclaration) -> Signature {
-    Signature::of_value(&serde_json::json!([project.folder, declared.node]))
+    Signature::of_value(&serde_json::json!([project.directory, declared.node]))
 }
 
 /// The names that definitions refer to.

@@ -335,7 +335,8 @@ impl Runs {
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match known_run {
                 Some(run)
-                    if run.kind() == Kind::Function && self.started_with_file(&run, caller.folder.join(file)).await =>
+                    if run.kind() == Kind::Function
+                        && self.started_with_file(&run, caller.directory.join(file)).await =>
                 {
                     Ok(run)
                 }

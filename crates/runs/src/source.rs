@@ -115,11 +115,11 @@ impl Engine {
                 let definition = Definition::parse(&saved.definition, &TerminalTools).map_err(|problems| {
                     invalid(format!("{INVALID}: the workflow '{}' is not valid:\n{problems}", saved.name))
                 })?;
-                let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
+                let source = DefinitionSource::Saved { directory: saved.directory, name: saved.name };
                 return Ok(RunTarget::Machine(Box::new(definition), source));
             }
             (None, None, Some(file)) => {
-                let path = caller.folder.join(file);
+                let path = caller.directory.join(file);
                 let unreadable =
                     |error: String| invalid(format!("workflow file '{}' cannot be read: {error}", path.display()));
                 let text = read_definition_file(path.clone()).await;
@@ -142,8 +142,8 @@ impl Engine {
             return DefinitionSource::Given;
         }
         let (workflows, caller) = (self.workflows.clone(), caller.clone());
-        let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
-        folder.map_or(DefinitionSource::Given, |folder| DefinitionSource::ToKeep { folder })
+        let directory = tokio::task::spawn_blocking(move || workflows.directory(&caller)).await;
+        directory.map_or(DefinitionSource::Given, |directory| DefinitionSource::ToKeep { directory })
     }
 
     /// Updates the library after the end of the run. Returns the copy of the definition in the library, if there is
@@ -160,28 +160,30 @@ impl Engine {
         ending: RunEnding,
     ) -> Result<Option<LibraryCopy>, UnsavedError> {
         let RunEnding { completed, states, at, is_repeated } = ending;
-        let (folder, mut copy) = match source {
+        let (directory, mut copy) = match source {
             DefinitionSource::Given
             | DefinitionSource::Function
             | DefinitionSource::SavedFunction { .. }
             | DefinitionSource::Remote { .. } => return Ok(None),
-            DefinitionSource::Saved { folder, name } => (folder, LibraryCopy { saved: false, name: name.clone() }),
+            DefinitionSource::Saved { directory, name } => {
+                (directory, LibraryCopy { saved: false, name: name.clone() })
+            }
             DefinitionSource::ToKeep { .. } if !completed => return Ok(None),
-            DefinitionSource::ToKeep { folder } => {
+            DefinitionSource::ToKeep { directory } => {
                 if seal.hides_some_of(&definition.document().to_string()) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
                     return Err(UnsavedError::Secret);
                 }
-                let outcome = self.workflows.keep_definition(folder, definition.shared_document()).await;
+                let outcome = self.workflows.keep_definition(directory, definition.shared_document()).await;
                 let outcome = outcome.inspect_err(|error| {
                     tracing::warn!(error = error.to_string(), "failed to save a workflow that has completed");
                 })?;
-                (folder, LibraryCopy { saved: outcome.saved, name: outcome.name })
+                (directory, LibraryCopy { saved: outcome.saved, name: outcome.name })
             }
         };
         let signature = Signature::of_value(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
-        if is_repeated && let Some(metadata) = self.workflows.metadata(folder, &copy.name).await {
+        if is_repeated && let Some(metadata) = self.workflows.metadata(directory, &copy.name).await {
             // An earlier daemon may have saved the definition, and stopped before it recorded the copy.
             let is_ours = matches!(source, DefinitionSource::ToKeep { .. }) && metadata.is_created_since(at);
             copy.saved |= is_ours;
@@ -189,7 +191,7 @@ impl Engine {
                 return Ok(Some(copy));
             }
         }
-        self.workflows.record_run(folder, &copy.name, &signature, completed, u64::from(states), at).await;
+        self.workflows.record_run(directory, &copy.name, &signature, completed, u64::from(states), at).await;
         Ok(Some(copy))
     }
 }

@@ -129,9 +129,10 @@ impl Sessions {
             (false, Some(by)) => by,
             (false, None) => "an unnamed program".to_owned(),
         };
-        let folder = description.cwd.map(|folder| format!(", in {}", secrets.masked(folder))).unwrap_or_default();
+        let directory =
+            description.cwd.map(|directory| format!(", in {}", secrets.masked(directory))).unwrap_or_default();
         let command = secrets.masked(description.command);
-        let mut lines = vec![visible(&format!("{}{name} ({command}){host}, opened by {by}{folder}", terminal.id()))];
+        let mut lines = vec![visible(&format!("{}{name} ({command}){host}, opened by {by}{directory}", terminal.id()))];
         let inputs = self.last_inputs(terminal).await;
         lines.push(match inputs.is_empty() {
             true => "nothing was typed there so far".to_owned(),

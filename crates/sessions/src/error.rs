@@ -231,8 +231,8 @@ fn describe_open_error(refused: OpenRefused) -> String {
         OpenRefused::NotFound(program) => {
             format!("program '{program}' was not found; install it, or give its full path")
         }
-        OpenRefused::NoFolder(folder) => {
-            format!("working_directory '{}' does not exist", folder.display())
+        OpenRefused::NoDirectory(directory) => {
+            format!("working_directory '{}' does not exist", directory.display())
         }
         refused => refused.to_string(),
     }

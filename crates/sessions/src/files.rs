@@ -426,7 +426,7 @@ impl Sessions {
 fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
     match host.filter(|host| !is_this_machine(host)) {
         Some(_) => PathBuf::from(path),
-        None => caller.folder.join(expand_home(path, caller)),
+        None => caller.directory.join(expand_home(path, caller)),
     }
 }
 

@@ -56,8 +56,8 @@ struct OpenReplay {
 
 impl Recordings {
     /// Returns the recordings of the catalog in a directory.
-    pub fn new(folder: PathBuf, secrets: Arc<Redactor>) -> Self {
-        Self { catalog: Catalog::new(folder), secrets, open_replays: Arc::default() }
+    pub fn new(directory: PathBuf, secrets: Arc<Redactor>) -> Self {
+        Self { catalog: Catalog::new(directory), secrets, open_replays: Arc::default() }
     }
 
     /// Lists the recordings.

@@ -313,17 +313,17 @@ impl Sessions {
         if let Some(host) = &host {
             self.check_pinned(caller, host).await?;
         }
-        let folder = match (host.is_some(), verb.working_directory) {
+        let directory = match (host.is_some(), verb.working_directory) {
             // The remote host resolves the path.
             (true, requested) => requested.unwrap_or_default().into(),
-            (false, None) => caller.folder.clone(),
-            (false, Some(requested)) => caller.folder.join(expand_home(&requested, caller)),
+            (false, None) => caller.directory.clone(),
+            (false, Some(requested)) => caller.directory.join(expand_home(&requested, caller)),
         };
         let command = shell_words::join(&arguments);
         let spec = Spec {
             arguments: arguments.into_iter().map(OsString::from).collect(),
             command: command.clone(),
-            folder,
+            directory,
             inherited: caller.environment.to_vec(),
             environment,
             size,
@@ -1207,14 +1207,14 @@ fn is_valid_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
 }
 
 /// Replaces a leading `~` with the caller's home directory.
-pub(crate) fn expand_home(folder: &str, caller: &Caller) -> PathBuf {
+pub(crate) fn expand_home(directory: &str, caller: &Caller) -> PathBuf {
     let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
-    match folder.strip_prefix('~') {
-        Some("") => home().unwrap_or_else(|| folder.into()),
+    match directory.strip_prefix('~') {
+        Some("") => home().unwrap_or_else(|| directory.into()),
         Some(path) if path.starts_with('/') => {
-            home().map_or_else(|| folder.into(), |home| home.join(path.trim_start_matches('/')))
+            home().map_or_else(|| directory.into(), |home| home.join(path.trim_start_matches('/')))
         }
-        _ => folder.into(),
+        _ => directory.into(),
     }
 }
 

@@ -33,16 +33,16 @@ impl CommandPolicy for Plain {
 struct Scene {
     sessions: Sessions,
     caller: Arc<Caller>,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Scene {
     async fn new(reply: impl Fn(&FileRequest) -> Option<Value> + Send + Sync + 'static) -> Self {
-        let folder = tempfile::Builder::new().prefix("lies-").tempdir_in("/tmp").unwrap();
+        let directory = tempfile::Builder::new().prefix("lies-").tempdir_in("/tmp").unwrap();
         for name in ["inbox", "home", "home/state", "sockets"] {
-            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::create_dir(directory.path().join(name)).unwrap();
         }
-        let sockets = folder.path().join("sockets");
+        let sockets = directory.path().join("sockets");
         let hosts = Hosts::find(Role::Visitor, &sockets, &sockets, Starter::InProcess(Box::default()), "1", drop)
             .await
             .unwrap();
@@ -54,13 +54,13 @@ impl Scene {
         hosts.enable_remote(liar.setup(sockets.join("machines"), secrets.clone()));
         hosts.configure_remotes(&[RemoteHostConfig { name: "box".to_owned(), ssh: "ana@box".to_owned() }]);
         let (_, ending) = tokio::sync::watch::channel(None);
-        let private = [folder.path().join("home/state")];
+        let private = [directory.path().join("home/state")];
         let sessions = Sessions::new(hosts, secrets, Arc::new(Plain), ending, private);
         let caller = Arc::new(Caller {
             approved_at: None,
             approved_terminals: None,
             name: None,
-            folder: folder.path().to_owned(),
+            directory: directory.path().to_owned(),
             environment: Arc::default(),
             person: false,
             surface: None,
@@ -70,7 +70,7 @@ impl Scene {
             run: None,
             pins: None,
         });
-        Self { sessions, caller, folder }
+        Self { sessions, caller, directory }
     }
 
     /// Copies from the host. Returns the report or the error.
@@ -96,15 +96,15 @@ impl Scene {
 
     /// Returns all files of the scene by path, except those of the hosts.
     fn files(&self) -> BTreeMap<PathBuf, String> {
-        let mut open = vec![self.folder.path().to_owned()];
+        let mut open = vec![self.directory.path().to_owned()];
         let mut files = BTreeMap::new();
-        while let Some(folder) = open.pop() {
-            for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap()) {
                 let (path, kind) = (entry.path(), entry.file_type().unwrap());
                 if kind.is_dir() && entry.file_name() != "sockets" {
                     open.push(path);
                 } else if kind.is_file() {
-                    let name = path.strip_prefix(self.folder.path()).unwrap().to_owned();
+                    let name = path.strip_prefix(self.directory.path()).unwrap().to_owned();
                     files.insert(name, std::fs::read_to_string(path).unwrap());
                 }
             }
@@ -159,7 +159,7 @@ async fn copy_has_the_requested_name() {
     let scene = Scene::new(reply).await;
     let report = scene.copy("reports/report.txt", "inbox").await.unwrap();
     // The report names the destination of the file.
-    let place = std::fs::canonicalize(scene.folder.path()).unwrap().join("inbox/report.txt");
+    let place = std::fs::canonicalize(scene.directory.path()).unwrap().join("inbox/report.txt");
     assert!(report.contains(&format!("{:?}", place.display().to_string())), "{report}");
     scene.copy("site", "inbox").await.unwrap();
     let files: Vec<_> = scene.files().into_keys().collect();
@@ -174,10 +174,10 @@ async fn copy_has_the_requested_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn remote_copy_follows_no_link_and_enters_no_private_directory() {
     let scene = Scene::new(site(json!([entry("a", "File"), entry("link", "File")]))).await;
-    let outside = scene.folder.path().join("outside");
+    let outside = scene.directory.path().join("outside");
     std::fs::write(&outside, "mine").unwrap();
-    std::fs::create_dir(scene.folder.path().join("inbox/site")).unwrap();
-    symlink(&outside, scene.folder.path().join("inbox/site/link")).unwrap();
+    std::fs::create_dir(scene.directory.path().join("inbox/site")).unwrap();
+    symlink(&outside, scene.directory.path().join("inbox/site/link")).unwrap();
     let error = scene.copy("site", "inbox").await.unwrap_err();
     assert!(error.contains("is a symbolic link"), "{error}");
     assert_eq!(scene.files(), BTreeMap::from([(PathBuf::from("outside"), "mine".to_owned())]));

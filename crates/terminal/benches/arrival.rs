@@ -20,7 +20,7 @@ async fn main() {
     let spec = Spec {
         arguments: ["bash", "-c", PROGRAM].map(Into::into).into(),
         command: "bash".to_owned(),
-        folder: "/".into(),
+        directory: "/".into(),
         inherited: std::env::vars_os().collect(),
         environment: Vec::new(),
         size: Size::default(),

@@ -24,7 +24,7 @@ async fn open_terminal(logs_inputs: bool) -> (Terminals, Terminal) {
     let spec = Spec {
         arguments: ["bash", "--norc", "-c", PROGRAM].map(Into::into).into(),
         command: "bash".to_owned(),
-        folder: "/".into(),
+        directory: "/".into(),
         inherited: std::env::vars_os().collect(),
         environment: Vec::new(),
         size: Size::default(),

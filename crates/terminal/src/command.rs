@@ -176,10 +176,12 @@ pub enum RunError {
     #[error("the command contains the control character U+{0:04X}, which cannot be entered as text")]
     Control(u32),
     /// The shell could not change to the directory; the command was not run.
-    #[error("the shell cannot change to {folder}; the command was not run. Its message: {said}")]
-    NoFolder {
+    #[error("the shell cannot change to {directory}; the command was not run. Its message: {said}")]
+    #[serde(rename = "NoFolder")]
+    CannotChangeDirectory {
         /// The directory, as requested.
-        folder: String,
+        #[serde(rename = "folder")]
+        directory: String,
         /// The shell's message.
         said: String,
     },
@@ -298,11 +300,11 @@ pub(crate) fn normalize(command: &str) -> Result<String, RunError> {
     }
 }
 
-/// Returns the command that changes to `folder`, or the character in it that cannot be entered.
-pub(crate) fn cd_command(folder: &str, kind: Kind) -> Result<String, RunError> {
+/// Returns the command that changes to `directory`, or the character in it that cannot be entered.
+pub(crate) fn cd_command(directory: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the previous directory.
-    let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
-    let word = quoted(&folder, kind).into_string().expect("quoted UTF-8 is UTF-8");
+    let directory = if directory.starts_with('-') { format!("./{directory}") } else { directory.to_owned() };
+    let word = quoted(&directory, kind).into_string().expect("quoted UTF-8 is UTF-8");
     // Call the builtin: an alias or a function of the user may change to another directory and succeed.
     let cd = match kind {
         Kind::Bash => "\\builtin cd",

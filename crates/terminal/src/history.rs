@@ -30,7 +30,7 @@ const MAX_TEXT_PER_BUDGET: usize = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     /// Directory of the unnamed file.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     /// Maximum size of the file, in bytes.
     pub(crate) budget: usize,
 }
@@ -279,10 +279,10 @@ impl History {
         let Some(disk) = &self.disk else { return false };
         let budget = disk.budget;
         if self.spill.is_none() {
-            match Spill::new(&disk.folder, disk.budget) {
+            match Spill::new(&disk.directory, disk.budget) {
                 Ok(spill) => self.spill = Some(spill),
                 Err(error) => {
-                    tracing::warn!(%error, folder = %disk.folder.display(), "failed to create the file for older output");
+                    tracing::warn!(%error, folder = %disk.directory.display(), "failed to create the file for older output");
                     self.disk = None;
                     return false;
                 }
@@ -562,7 +562,7 @@ mod tests {
     }
 
     fn on_disk(memory: usize, disk: usize) -> History {
-        History::new(memory).with_disk(Some(Disk { folder: std::env::temp_dir(), budget: disk }))
+        History::new(memory).with_disk(Some(Disk { directory: std::env::temp_dir(), budget: disk }))
     }
 
     #[test]
@@ -583,7 +583,7 @@ mod tests {
 
     #[test]
     fn missing_directory_loses_only_the_oldest_output() {
-        let disk = Disk { folder: "/no/such/folder".into(), budget: 1 << 20 };
+        let disk = Disk { directory: "/no/such/folder".into(), budget: 1 << 20 };
         let mut history = History::new(100_000).with_disk(Some(disk));
         for _ in 0..20 {
             history.push_str(&noise(MIN_HOT_BYTES, &mut 1));

@@ -73,19 +73,19 @@ pub(crate) struct IntegrationSession {
 }
 
 impl Integration {
-    /// Writes the files into `folder` and creates it if it is missing.
+    /// Writes the files into `directory` and creates it if it is missing.
     ///
     /// # Errors
     /// If writing the directory or the files fails.
-    pub fn install(folder: &Path) -> io::Result<Self> {
-        let zsh = folder.join("zsh");
-        let exchange = folder.join("exchange");
-        for directory in [folder, &zsh, &exchange] {
+    pub fn install(directory: &Path) -> io::Result<Self> {
+        let zsh = directory.join("zsh");
+        let exchange = directory.join("exchange");
+        for directory in [directory, &zsh, &exchange] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         // A directory that existed before may be open to other users; its contents are private.
         fs::set_permissions(&exchange, fs::Permissions::from_mode(0o700))?;
-        let installed = Self { bash: folder.join("bash.sh"), fish: folder.join("fish.fish"), zsh, exchange };
+        let installed = Self { bash: directory.join("bash.sh"), fish: directory.join("fish.fish"), zsh, exchange };
         write(&installed.bash, BASH)?;
         write(&installed.zsh.join(".zshenv"), ZSH)?;
         write(&installed.fish, FISH)?;
@@ -123,8 +123,11 @@ impl Integration {
                 arguments.extend(["--rcfile".into(), self.bash.clone().into(), "-i".into()]);
             }
             Kind::Zsh => {
-                let user_value =
-                    environment.iter().rev().find(|(name, _)| name == "ZDOTDIR").map(|(_, folder)| folder.clone());
+                let user_value = environment
+                    .iter()
+                    .rev()
+                    .find(|(name, _)| name == "ZDOTDIR")
+                    .map(|(_, directory)| directory.clone());
                 environment.extend(user_value.map(|user_value| (ZDOTDIR_VARIABLE.into(), user_value)));
                 environment.push(("ZDOTDIR".into(), self.zsh.clone().into()));
             }
@@ -207,8 +210,8 @@ mod tests {
         command: &[&str],
         mut environment: Environment,
     ) -> (Vec<OsString>, Environment, Option<IntegrationSession>) {
-        let folder = tempfile::tempdir().unwrap();
-        let integration = Integration::install(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let integration = Integration::install(directory.path()).unwrap();
         let mut arguments: Vec<OsString> = command.iter().map(OsString::from).collect();
         let agreed = integration.prepare(&mut arguments, &mut environment);
         (arguments, environment, agreed)
@@ -380,8 +383,8 @@ mod tests {
 
     #[test]
     fn directory_is_private() {
-        let folder = tempfile::tempdir().unwrap();
-        let integration = Integration::install(&folder.path().join("shell")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let integration = Integration::install(&directory.path().join("shell")).unwrap();
         for (path, mode) in [(&integration.exchange, 0o700), (&integration.bash, 0o600)] {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
         }

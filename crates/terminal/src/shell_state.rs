@@ -307,7 +307,7 @@ fn parse_hashed_program(line: &str) -> Option<(String, String)> {
 /// Returns whether a lookup of a program in the search path finds this path, or found it before the removal of the
 /// file.
 fn is_found_in_path(search_path: &str, name: &str, expected: &str) -> bool {
-    let mut paths = search_path.split(':').map(|folder| Path::new(folder).join(name));
+    let mut paths = search_path.split(':').map(|directory| Path::new(directory).join(name));
     let is_gone = !Path::new(expected).is_file() && paths.clone().any(|known| known == Path::new(expected));
     is_gone || paths.find(|expected| expected.is_file()).is_some_and(|found| found == Path::new(expected))
 }
@@ -651,8 +651,8 @@ mod tests {
 
     #[test]
     fn equivalent_path_is_not_a_difference() {
-        let folder = tempfile::tempdir().unwrap();
-        let bin = folder.path().join("bin");
+        let directory = tempfile::tempdir().unwrap();
+        let bin = directory.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         std::fs::write(bin.join("tool"), "").unwrap();
         let (bin, path) = (bin.display().to_string(), format!("/none:{}", bin.display()));

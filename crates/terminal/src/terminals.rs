@@ -35,7 +35,7 @@ pub struct Options {
     pub history_budget: usize,
     /// Directory for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file
     /// there, which no other user can read and which is removed at the end of this process.
-    pub history_folder: Option<PathBuf>,
+    pub history_directory: Option<PathBuf>,
     /// Disk space for the compressed older output of each terminal, in bytes.
     pub history_on_disk: usize,
     /// True to log the requests to each terminal: typed input, waits and commands, with their senders.
@@ -59,7 +59,7 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             idle: None,
             history_budget: 16 << 20,
-            history_folder: None,
+            history_directory: None,
             history_on_disk: 64 << 20,
             logs_inputs: true,
             integration: None,
@@ -79,7 +79,7 @@ pub struct Spec {
     /// Command line for display to people.
     pub command: String,
     /// The working directory.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The inherited environment. Variables that describe another terminal are removed.
     pub inherited: Vec<(OsString, OsString)>,
     /// Additional variables, which are set unchanged.
@@ -114,8 +114,8 @@ impl Spec {
         self.inherited = environment.into_iter().filter(is_lasting).collect();
         let home = self.inherited.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
         if let Some(home) = home {
-            let folder = self.folder.strip_prefix("~").unwrap_or(&self.folder);
-            self.folder = home.join(folder);
+            let directory = self.directory.strip_prefix("~").unwrap_or(&self.directory);
+            self.directory = home.join(directory);
         }
         self
     }
@@ -270,7 +270,7 @@ impl Terminals {
             .as_ref()
             .and_then(|integration| integration.prepare(&mut arguments, &mut environment));
         let descriptors = self.options.descriptors;
-        let program = Program { arguments, folder: spec.folder, environment, descriptors };
+        let program = Program { arguments, directory: spec.directory, environment, descriptors };
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
@@ -285,8 +285,8 @@ impl Terminals {
         let integrated = integration.is_some();
         let nonce = integration.as_ref().map(|integration| integration.nonce.clone());
         let life = Lifecycle::default();
-        let folder = self.options.history_folder.clone();
-        let disk = folder.map(|folder| Disk { folder, budget: self.options.history_on_disk });
+        let directory = self.options.history_directory.clone();
+        let disk = directory.map(|directory| Disk { directory, budget: self.options.history_on_disk });
         let history = History::new(self.options.history_budget).with_disk(disk);
         let parts = TerminalParts {
             pty,

@@ -53,7 +53,7 @@ pub(crate) enum Mark {
     /// The shell has answered a request, see `exchange` (OSC 133 ; V, specific to this integration).
     Answered,
     /// A program reports its working directory (OSC 7).
-    Folder(String),
+    Directory(String),
     /// The innermost shell has ended: its outer shell prints marks again.
     InnerShellEnded,
 }
@@ -790,7 +790,7 @@ impl Writer {
 ///
 /// The convention comes from Terminal of macOS. VTE describes it at
 /// <https://gitlab.gnome.org/GNOME/vte/-/blob/master/doc/osc-sequences.md>.
-fn parse_folder_url(url: &[u8]) -> Option<String> {
+fn parse_directory_url(url: &[u8]) -> Option<String> {
     let after_scheme = url.strip_prefix(b"file://")?;
     let path = &after_scheme[after_scheme.iter().position(|&byte| byte == b'/')?..];
     let mut bytes = Vec::with_capacity(path.len());
@@ -811,8 +811,8 @@ fn parse_folder_url(url: &[u8]) -> Option<String> {
             }
         }
     }
-    let folder = String::from_utf8(bytes).ok()?;
-    (!folder.contains(char::is_control)).then_some(folder)
+    let directory = String::from_utf8(bytes).ok()?;
+    (!directory.contains(char::is_control)).then_some(directory)
 }
 
 impl Perform for Writer {
@@ -855,8 +855,8 @@ impl Perform for Writer {
         match params {
             [b"133", rest @ ..] => self.semantic_prompt(rest),
             [b"7", url @ ..] => {
-                if let Some(folder) = parse_folder_url(&url.join(&b';')) {
-                    self.add_mark(Mark::Folder(folder));
+                if let Some(directory) = parse_directory_url(&url.join(&b';')) {
+                    self.add_mark(Mark::Directory(directory));
                 }
             }
             _ => {
@@ -1156,7 +1156,7 @@ mod tests {
 
     #[test]
     fn directory_is_reported_by_its_url() {
-        for (url, folder) in [
+        for (url, directory) in [
             ("file://host/tmp/a%20b;c", Some("/tmp/a b;c")),
             ("file:///tmp/100%", Some("/tmp/100%")),
             ("file://host", None),
@@ -1164,10 +1164,10 @@ mod tests {
             ("file:///a%0ab", None),
             ("file:///%ff", None),
         ] {
-            assert_eq!(parse_folder_url(url.as_bytes()).as_deref(), folder, "{url}");
+            assert_eq!(parse_directory_url(url.as_bytes()).as_deref(), directory, "{url}");
         }
         let mut transcript = parsed_transcript(b"\x1b]7;file://h/a;b\x1b\\");
-        assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::Folder("/a;b".into()), offset: 0 }]);
+        assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::Directory("/a;b".into()), offset: 0 }]);
     }
 
     #[test]

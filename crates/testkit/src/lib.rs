@@ -83,7 +83,7 @@ impl TestDaemon {
     }
 
     /// Starts a daemon in this directory.
-    pub async fn in_folder(directory: TempDir) -> Self {
+    pub async fn in_directory(directory: TempDir) -> Self {
         Self::start(directory, steplatch_terminal::Options::default(), RetentionPolicy::default()).await
     }
 

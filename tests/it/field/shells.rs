@@ -138,9 +138,9 @@ pub(crate) const TWO_ROW_PROMPT_SHELLS: &[Shell] = &[
 ];
 
 impl Shell {
-    /// Creates the shell's home directory below `folder` and returns the environment to start the shell with.
-    pub(crate) fn create_home(&self, folder: &Path) -> BTreeMap<&'static str, String> {
-        let home = folder.join(self.name.replace([' ', ','], "_"));
+    /// Creates the shell's home directory below `directory` and returns the environment to start the shell with.
+    pub(crate) fn create_home(&self, directory: &Path) -> BTreeMap<&'static str, String> {
+        let home = directory.join(self.name.replace([' ', ','], "_"));
         settle_fish(&home);
         for (path, text) in self.files {
             let path = home.join(path);
@@ -161,7 +161,7 @@ impl Shell {
     }
 
     /// Returns the `open_terminal` parameters for the shell.
-    pub(crate) fn open_parameters(&self, folder: &Path) -> Value {
-        json!({"command": self.command, "environment": self.create_home(folder)})
+    pub(crate) fn open_parameters(&self, directory: &Path) -> Value {
+        json!({"command": self.command, "environment": self.create_home(directory)})
     }
 }

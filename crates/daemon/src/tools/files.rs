@@ -30,10 +30,10 @@ struct Inner {
 
 /// A watch on libraries. Dropping it stops the watch.
 #[derive(Debug)]
-pub(super) struct FolderWatch {
+pub(super) struct DirectoryWatch {
     inner: Arc<Mutex<Inner>>,
     watched_libraries: Libraries,
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     libraries: Vec<PathBuf>,
 }
 
@@ -44,36 +44,36 @@ impl Files {
 
     /// Reports changes in these libraries as changes of the tools. Watches a library that does not exist yet from its
     /// creation. Blocks for a few system calls.
-    pub(super) fn watch(&self, libraries: &[PathBuf]) -> FolderWatch {
+    pub(super) fn watch(&self, libraries: &[PathBuf]) -> DirectoryWatch {
         for library in libraries {
             *lock(&self.libraries).entry(library.clone()).or_default() += 1;
         }
         let mut inner = lock(&self.inner);
-        let mut folders = Vec::new();
+        let mut directories = Vec::new();
         for library in libraries {
-            let nearest = library.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned);
-            let above = library.parent().filter(|folder| folder.is_dir()).map(Path::to_owned);
-            for folder in nearest.into_iter().chain(above) {
-                if folders.contains(&folder) {
+            let nearest = library.ancestors().find(|directory| directory.is_dir()).map(Path::to_owned);
+            let above = library.parent().filter(|directory| directory.is_dir()).map(Path::to_owned);
+            for directory in nearest.into_iter().chain(above) {
+                if directories.contains(&directory) {
                     continue;
                 }
-                if !inner.watched.contains_key(&folder)
-                    && let Err(error) = self.add_watch(&mut inner, &folder)
+                if !inner.watched.contains_key(&directory)
+                    && let Err(error) = self.add_watch(&mut inner, &directory)
                 {
                     // The daemon reports its own changes in any case.
-                    tracing::warn!(folder = %folder.display(), %error, "failed to watch a directory; its changes will not be detected");
+                    tracing::warn!(folder = %directory.display(), %error, "failed to watch a directory; its changes will not be detected");
                     continue;
                 }
-                *inner.watched.entry(folder.clone()).or_default() += 1;
-                folders.push(folder);
+                *inner.watched.entry(directory.clone()).or_default() += 1;
+                directories.push(directory);
             }
         }
         drop(inner);
         let (inner, watched_libraries, libraries) = (self.inner.clone(), self.libraries.clone(), libraries.to_vec());
-        FolderWatch { inner, watched_libraries, folders, libraries }
+        DirectoryWatch { inner, watched_libraries, directories, libraries }
     }
 
-    fn add_watch(&self, inner: &mut Inner, folder: &Path) -> notify::Result<()> {
+    fn add_watch(&self, inner: &mut Inner, directory: &Path) -> notify::Result<()> {
         let watcher = match &mut inner.watcher {
             Some(watcher) => watcher,
             none => {
@@ -86,7 +86,7 @@ impl Files {
                 none.insert(notify::recommended_watcher(on_event)?)
             }
         };
-        watcher.watch(folder, RecursiveMode::NonRecursive)
+        watcher.watch(directory, RecursiveMode::NonRecursive)
     }
 }
 
@@ -104,7 +104,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-impl Drop for FolderWatch {
+impl Drop for DirectoryWatch {
     fn drop(&mut self) {
         for library in &self.libraries {
             let mut counts = lock(&self.watched_libraries);
@@ -116,14 +116,14 @@ impl Drop for FolderWatch {
             }
         }
         let mut inner = lock(&self.inner);
-        for folder in &self.folders {
-            let Some(count) = inner.watched.get_mut(folder) else { continue };
+        for directory in &self.directories {
+            let Some(count) = inner.watched.get_mut(directory) else { continue };
             *count -= 1;
             if *count == 0 {
-                inner.watched.remove(folder);
+                inner.watched.remove(directory);
                 if let Some(watcher) = &mut inner.watcher {
                     // Ignore the error: a removed directory no longer has a watch.
-                    let _ = watcher.unwatch(folder);
+                    let _ = watcher.unwatch(directory);
                 }
             }
         }

@@ -8,7 +8,7 @@ use steplatch_protocol::{Change, ListTools, ListToolsReply};
 use steplatch_sessions::{Disconnected, EventSink};
 
 use super::Tools;
-use super::files::FolderWatch;
+use super::files::DirectoryWatch;
 use crate::changes::Subscription;
 
 /// A subscriber to changes of the tools.
@@ -17,7 +17,7 @@ pub(crate) struct ToolSubscription {
     tools: Tools,
     caller: Arc<Caller>,
     changes: Subscription,
-    files: Option<FolderWatch>,
+    files: Option<DirectoryWatch>,
     last_list: ListToolsReply,
 }
 
@@ -40,7 +40,7 @@ impl ToolSubscription {
             true => {
                 // Resolve the directories each time, since they appear and disappear.
                 let (tools, caller) = (self.tools.clone(), self.caller.clone());
-                let watching = move || tools.files.watch(&tools.workflows.folders(&caller));
+                let watching = move || tools.files.watch(&tools.workflows.directories(&caller));
                 tokio::task::spawn_blocking(watching).await.ok()
             }
             false => None,

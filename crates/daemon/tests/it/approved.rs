@@ -298,8 +298,8 @@ async fn incomparable_content_is_reported_with_question_and_answer() {
 #[tokio::test]
 async fn weaker_setting_requires_confirmation_by_a_person() {
     let require = |gate_proof: Proof| Configuration { gate_proof, ..Configuration::default() };
-    let folder = tempfile::tempdir().unwrap();
-    let daemon = TestDaemon::configured(folder, require(Proof::Terminal)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = TestDaemon::configured(directory, require(Proof::Terminal)).await;
     let waiting = start(&daemon, gated_machine(&[]), None).await;
     assert_eq!(open_question(&daemon, &waiting).await.requires.as_deref(), Some("terminal"));
     daemon.configure(require(Proof::None));

@@ -427,8 +427,8 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
 async fn wait_does_not_match_earlier_returned_output() {
     let daemon = TestDaemon::new().await;
     let (session, other) = (daemon.bash().await, daemon.bash().await);
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("fifo").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo").display().to_string();
     // A writer that precedes the pipe would create a file.
     daemon.call(until(&session.id, &format!("mkfifo {fifo}\n"), AwaitUntil::Prompt)).await;
     // A reader that opens the pipe before the last writer has closed it reads nothing.
@@ -495,7 +495,7 @@ async fn secret_masks_itself_but_not_the_surrounding_text() {
 /// Each drawing ends its question by moving the cursor over it, like programs that redraw a line.
 #[tokio::test]
 async fn question_is_in_every_reply_however_the_cursor_got_there() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     for (drawing, asks) in [
         (r"? Name (demo) \033[14D\033[14C", "? Name (demo)"),
         (r"? Name (demo)\r\033[13C", "? Name (demo)"),
@@ -506,7 +506,7 @@ async fn question_is_in_every_reply_however_the_cursor_got_there() {
     ] {
         let session = daemon.bash().await;
         // The typed line does not contain the question.
-        let file = folder.path().join("ask.sh").display().to_string();
+        let file = directory.path().join("ask.sh").display().to_string();
         std::fs::write(&file, format!("printf '{drawing}'; read x\n")).unwrap();
         let question_reply = daemon.call(until(&session.id, &format!("bash {file}\n"), AwaitUntil::Input)).await;
         let text = question_reply.screen_content.unwrap();

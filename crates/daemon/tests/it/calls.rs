@@ -29,13 +29,13 @@ steps = [
 steps = [{ id = "only", node = "slow" }]
 "#;
 
-fn folder(daemon: &TestDaemon) -> PathBuf {
+fn directory(daemon: &TestDaemon) -> PathBuf {
     daemon.place().state().parent().unwrap().to_owned()
 }
 
 async fn project() -> TestDaemon {
     let daemon = TestDaemon::new().await;
-    std::fs::write(folder(&daemon).join("steplatch.toml"), DECLARED).unwrap();
+    std::fs::write(directory(&daemon).join("steplatch.toml"), DECLARED).unwrap();
     daemon
 }
 
@@ -55,7 +55,7 @@ fn result(run: &RunReply) -> &Value {
 }
 
 fn recorded_pids(daemon: &TestDaemon) -> Vec<i32> {
-    let text = std::fs::read_to_string(folder(daemon).join("slow.pids")).unwrap_or_default();
+    let text = std::fs::read_to_string(directory(daemon).join("slow.pids")).unwrap_or_default();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 

@@ -190,12 +190,12 @@ fn machine(answers: &[Value]) -> Value {
 /// Runs a machine until it ends or asks and returns its status and the notes of the program.
 async fn run(
     daemon: &TestDaemon,
-    folder: &Path,
+    directory: &Path,
     machine: &Value,
     session: Option<String>,
     arguments: &[(&str, &str)],
 ) -> (String, String) {
-    let _ = fs::remove_file(folder.join("log"));
+    let _ = fs::remove_file(directory.join("log"));
     let variables = arguments.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
     let verb = RunWorkflow {
         workflow_definition: Some(machine.clone()),
@@ -210,18 +210,18 @@ async fn run(
         daemon.call(CancelWorkflow { run_id: reply.run_id.clone() }).await;
     }
     let status = format!("{} {}", reply.status, reply.error.unwrap_or_default());
-    (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
+    (status.trim().to_owned(), fs::read_to_string(directory.join("log")).unwrap_or_default())
 }
 
 /// Captures the answers to each program and runs the workflow with the unchanged program and with each change.
 async fn check_programs(programs: Vec<Program>) {
     for program in programs {
         let daemon = TestDaemon::new().await;
-        let folder = daemon.place().state().parent().unwrap().to_owned();
-        let write = |text: &str| fs::write(folder.join("program"), text).unwrap();
+        let directory = daemon.place().state().parent().unwrap().to_owned();
+        let write = |text: &str| fs::write(directory.join("program"), text).unwrap();
         write(program.text);
         let session = daemon.bash().await.id;
-        let first = run(&daemon, &folder, &machine(&program.answers), Some(session.clone()), &[]).await;
+        let first = run(&daemon, &directory, &machine(&program.answers), Some(session.clone()), &[]).await;
         assert_eq!(first, ("completed".to_owned(), program.done.to_owned()));
         let recorded = program.argument.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).to_owned()));
         let capture = CaptureWorkflow {
@@ -235,18 +235,18 @@ async fn check_programs(programs: Vec<Program>) {
         let definition = captured.workflow_definition;
         let given = program.argument.map(|(name, value, _)| (name, value));
         for _ in 0..2 {
-            let second_reply = run(&daemon, &folder, &definition, None, given.as_slice()).await;
+            let second_reply = run(&daemon, &directory, &definition, None, given.as_slice()).await;
             assert_eq!(second_reply, ("completed".to_owned(), program.done.to_owned()), "{definition:#}");
         }
         if let Some((name, value, other)) = program.argument {
-            let second_reply = run(&daemon, &folder, &definition, None, &[(name, other)]).await;
+            let second_reply = run(&daemon, &directory, &definition, None, &[(name, other)]).await;
             assert_eq!(second_reply, ("completed".to_owned(), program.done.replace(value, other)), "{definition:#}");
         }
         for (part, other, goes_on) in program.changes {
             let changed = program.text.replacen(part, other, 1);
             assert_ne!(changed, program.text, "{part}");
             write(&changed);
-            let (status, done) = run(&daemon, &folder, &definition, None, given.as_slice()).await;
+            let (status, done) = run(&daemon, &directory, &definition, None, given.as_slice()).await;
             if goes_on {
                 assert_eq!((status.as_str(), done.as_str()), ("completed", program.done), "{other}: {definition:#}");
             } else {

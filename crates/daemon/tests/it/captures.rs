@@ -109,8 +109,8 @@ fn machine(acts: &[Act]) -> Value {
 }
 
 /// Runs a machine to its end and returns the notes of its programs.
-async fn run(daemon: &TestDaemon, folder: &Path, machine: Value, session: Option<String>) -> (RunReply, String) {
-    let _ = fs::remove_file(folder.join("log"));
+async fn run(daemon: &TestDaemon, directory: &Path, machine: Value, session: Option<String>) -> (RunReply, String) {
+    let _ = fs::remove_file(directory.join("log"));
     let names = machine["arguments"].as_object().into_iter().flat_map(Map::iter);
     let secrets = names.filter(|(_, argument)| argument["secret"] == true);
     let variables = secrets.map(|(name, _)| (name.clone(), SECRET.into())).collect();
@@ -123,18 +123,18 @@ async fn run(daemon: &TestDaemon, folder: &Path, machine: Value, session: Option
         ..RunWorkflow::default()
     };
     let reply = daemon.call(verb).await;
-    (reply, fs::read_to_string(folder.join("log")).unwrap_or_default())
+    (reply, fs::read_to_string(directory.join("log")).unwrap_or_default())
 }
 
 /// Performs the acts, captures them, and performs the captured machine twice.
 async fn round_trip(acts: &[Act]) -> Result<(), TestCaseError> {
     let daemon = TestDaemon::new().await;
-    let folder = daemon.place().state().parent().unwrap().to_owned();
+    let directory = daemon.place().state().parent().unwrap().to_owned();
     for (name, text) in PROGRAMS {
-        fs::write(folder.join(name), text).unwrap();
+        fs::write(directory.join(name), text).unwrap();
     }
     let session = daemon.bash().await.id;
-    let (first, given) = run(&daemon, &folder, machine(acts), Some(session.clone())).await;
+    let (first, given) = run(&daemon, &directory, machine(acts), Some(session.clone())).await;
     prop_assert_eq!(&first.status, "completed", "{:#?}", first);
     prop_assert!(!given.is_empty() && !given.contains("another"), "{}", given);
     let capture =
@@ -142,7 +142,7 @@ async fn round_trip(acts: &[Act]) -> Result<(), TestCaseError> {
     let captured = daemon.call(capture).await;
     prop_assert!(captured.success && captured.undecided.is_empty(), "{:#?}", captured);
     for _ in 0..2 {
-        let (second_reply, given_again) = run(&daemon, &folder, captured.workflow_definition.clone(), None).await;
+        let (second_reply, given_again) = run(&daemon, &directory, captured.workflow_definition.clone(), None).await;
         prop_assert_eq!(&second_reply.status, "completed", "{:#?}\n{:#}", second_reply, captured.workflow_definition);
         prop_assert_eq!(&given_again, &given, "{:#}", captured.workflow_definition);
     }

@@ -42,8 +42,8 @@ async fn commands_run_in_the_terminal_or_a_separate_shell() {
 #[tokio::test]
 async fn command_across_a_daemon_restart_runs_once() {
     let daemon = TestDaemon::new().await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let text = format!("echo once >> {0}; until test -e {1}; do sleep 0.05; done; cat {0}", path("log"), path("go"));
     let verb = RunWorkflow {
         workflow_definition: Some(json!({"initial_state": "build", "states": {"build": command(&text, &json!([]))}})),
@@ -64,8 +64,8 @@ async fn command_across_a_daemon_restart_runs_once() {
 #[tokio::test]
 async fn finally_state_cleans_up_after_failure_and_restart() {
     let daemon = TestDaemon::new().await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let states = json!({
         "make": command(&format!("touch {}", path("made")), &on_success("fail")),
         "fail": {"action": {"tool": "fail", "params": {"message": "no"}}},
@@ -87,7 +87,7 @@ async fn finally_state_cleans_up_after_failure_and_restart() {
     let reply = daemon.call(GetRun { run_id: started.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some("fail")), "{reply:?}");
     assert_eq!(reply.error.as_deref(), Some("State 'fail' failed: no"));
-    assert!(!folder.path().join("made").exists());
+    assert!(!directory.path().join("made").exists());
     daemon.stop().await;
 }
 

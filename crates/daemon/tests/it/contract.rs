@@ -66,8 +66,8 @@ async fn errors_name_the_problem_and_the_remedy() {
     );
     let shell = daemon.call(OpenTerminal { shell: "no-such-shell".into(), ..bash() }).await;
     assert_eq!(shell.error.unwrap(), "program 'no-such-shell' was not found; install it, or give its full path");
-    let folder = daemon.call(OpenTerminal { working_directory: Some("/no/such".into()), ..bash() }).await;
-    assert_eq!(folder.error.unwrap(), "working_directory '/no/such' does not exist");
+    let directory = daemon.call(OpenTerminal { working_directory: Some("/no/such".into()), ..bash() }).await;
+    assert_eq!(directory.error.unwrap(), "working_directory '/no/such' does not exist");
     let one = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
     let answer_reply = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
     assert_eq!(
@@ -423,7 +423,7 @@ async fn stopping_closes_terminals_and_connections() {
 }
 
 #[tokio::test]
-async fn socket_and_folders_are_private() {
+async fn socket_and_directories_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let daemon = TestDaemon::new().await;
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -22,29 +22,29 @@ echo "Installed version 1.2"
 "#;
 
 struct Installer {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Installer {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("install.sh"), INSTALLER).unwrap();
-        Self { folder }
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("install.sh"), INSTALLER).unwrap();
+        Self { directory }
     }
 
     fn resume(&self) {
-        fs::write(self.folder.path().join("go"), "").unwrap();
+        fs::write(self.directory.path().join("go"), "").unwrap();
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
     /// A machine that runs the installer. `more` is a further question at its end.
     fn machine(&self, more: &str, until: &Value) -> Value {
-        let folder = self.folder.path().display();
+        let directory = self.directory.path().display();
         let params = json!({
-            "input_text": format!("bash {folder}/install.sh {folder} '{more}'\n"),
+            "input_text": format!("bash {directory}/install.sh {directory} '{more}'\n"),
             "rules": [{"when": "licence\\? $", "type": "yes\n"},
                       {"when": "Password: ", "secret": "PW", "times": 1},
                       {"when": "Type '(?P<word>[\\w-]+)'", "type": "{word}\n"}],
@@ -115,7 +115,7 @@ async fn dialogue_without_end_pattern_ends_with_its_program() {
     // The machine returns a group of a pattern that its dialogue does not have.
     assert!(run.error.as_deref().unwrap().starts_with("State 'done': {install_groups.1} has no value"), "{run:?}");
     assert_eq!(installer.log(), "licence=yes\npassword=pass word\nword=wipe-7\n");
-    fs::write(installer.folder.path().join("install.sh"), "read -p 'Type '\\''x'\\'' now' a; exit 3").unwrap();
+    fs::write(installer.directory.path().join("install.sh"), "read -p 'Type '\\''x'\\'' now' a; exit 3").unwrap();
     let run = daemon.call(installer.verb("", &Value::Null)).await;
     assert_eq!(run.status, "failed", "{run:?}");
     assert!(run.error.unwrap().contains("the program ended with exit code 3"));
@@ -149,8 +149,8 @@ async fn echoed_answer_is_not_a_question() {
 
 #[tokio::test]
 async fn answer_too_long_for_the_kernel_is_refused_before_typing() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
-    let log = folder.path().join("log");
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let log = directory.path().join("log");
     let long = "x".repeat(5000);
     let script =
         format!("read -r -p 'Go? ' line; echo \"${{#line}} $line\" >> {}; read -r -p 'More? ' line", log.display());

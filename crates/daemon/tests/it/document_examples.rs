@@ -45,13 +45,13 @@ const CREATE_FIELDS: [&str; 6] =
 /// An agent with its own library, and with its own programs first in its PATH.
 struct Agent {
     client: Client,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Agent {
     async fn of(daemon: &TestDaemon, programs: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
         fs::create_dir(path("bin")).unwrap();
         fs::create_dir(path("home")).unwrap();
         for (name, text) in programs {
@@ -74,11 +74,11 @@ impl Agent {
             ..Hello::default()
         };
         let (client, _) = connect(daemon.place(), hello).await.unwrap();
-        Self { client, folder }
+        Self { client, directory }
     }
 
     fn library(&self) -> PathBuf {
-        self.folder.path().join("library")
+        self.directory.path().join("library")
     }
 
     /// Calls a verb with the parameters as written in a document.
@@ -397,7 +397,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     assert_eq!(check["validation_result"], result);
 
     // Lines 646-650.
-    let root = agent.folder.path().join("home");
+    let root = agent.directory.path().join("home");
     agent.run_command(&session, &format!("export PROJECT_ROOT={} BUILD_TYPE=release", root.display())).await;
     let asks = agent.runs(request).await;
     // The condition of lines 623-625 is a description, which a person or an agent judges.

@@ -15,17 +15,17 @@ use tempfile::TempDir;
 /// The author of a project, with a home directory beside it.
 struct Author {
     client: Client,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Author {
     async fn of(daemon: &TestDaemon) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("project/src")).unwrap();
-        fs::create_dir(folder.path().join("project/.git")).unwrap();
-        fs::create_dir(folder.path().join("home")).unwrap();
-        let client = Self::at(daemon, &folder.path().join("project/src"), &folder.path().join("home")).await;
-        Self { client, folder }
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("project/src")).unwrap();
+        fs::create_dir(directory.path().join("project/.git")).unwrap();
+        fs::create_dir(directory.path().join("home")).unwrap();
+        let client = Self::at(daemon, &directory.path().join("project/src"), &directory.path().join("home")).await;
+        Self { client, directory }
     }
 
     async fn at(daemon: &TestDaemon, cwd: &Path, home: &Path) -> Client {
@@ -42,12 +42,12 @@ impl Author {
 
     /// Returns the directory of the project's workflows.
     fn project(&self) -> PathBuf {
-        self.folder.path().join("project/.terminal_control_workflows")
+        self.directory.path().join("project/.terminal_control_workflows")
     }
 
     /// Returns the directory of the author's own workflows.
     fn own(&self) -> PathBuf {
-        self.folder.path().join("home/.local/share/steplatch/workflows")
+        self.directory.path().join("home/.local/share/steplatch/workflows")
     }
 
     async fn create(&self, definition: Value) -> CreateWorkflowReply {
@@ -206,7 +206,8 @@ async fn warning_allows_saving_and_costly_pattern_is_a_pattern() {
 async fn names_fall_back_to_user_library_hidden_by_project() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let at_home = Author::at(&daemon, &author.folder.path().join("home"), &author.folder.path().join("home")).await;
+    let at_home =
+        Author::at(&daemon, &author.directory.path().join("home"), &author.directory.path().join("home")).await;
     for name in ["greet", "build"] {
         let verb = CreateWorkflow { workflow_definition: machine(name), overwrite_existing: false, reason: None };
         let created = at_home.call(verb).await.unwrap();

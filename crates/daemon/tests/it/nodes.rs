@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The author of a project, working in one of its directories.
 struct Author {
     client: Client,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 const TOKEN: &str = "tok-4711-abc";
@@ -69,17 +69,17 @@ impl Author {
     }
 
     async fn with(daemon: &TestDaemon, declared: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("project/src")).unwrap();
-        fs::create_dir(folder.path().join("project/.git")).unwrap();
-        fs::write(folder.path().join("project/steplatch.toml"), declared).unwrap();
-        let client = Self::connected(daemon, &folder).await;
-        Self { client, folder }
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("project/src")).unwrap();
+        fs::create_dir(directory.path().join("project/.git")).unwrap();
+        fs::write(directory.path().join("project/steplatch.toml"), declared).unwrap();
+        let client = Self::connected(daemon, &directory).await;
+        Self { client, directory }
     }
 
-    async fn connected(daemon: &TestDaemon, folder: &TempDir) -> Client {
+    async fn connected(daemon: &TestDaemon, directory: &TempDir) -> Client {
         let environment = [
-            ("HOME".to_owned(), folder.path().display().to_string()),
+            ("HOME".to_owned(), directory.path().display().to_string()),
             ("PATH".to_owned(), std::env::var("PATH").unwrap()),
             ("GREETING".to_owned(), "hello".to_owned()),
             ("DEPLOY_TOKEN".to_owned(), TOKEN.to_owned()),
@@ -87,7 +87,7 @@ impl Author {
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
             client: "author".to_owned(),
-            cwd: Some(folder.path().join("project/src").display().to_string()),
+            cwd: Some(directory.path().join("project/src").display().to_string()),
             environment: Some(environment.into()),
             ..Hello::default()
         };
@@ -95,7 +95,7 @@ impl Author {
     }
 
     fn project(&self) -> PathBuf {
-        self.folder.path().join("project").canonicalize().unwrap()
+        self.directory.path().join("project").canonicalize().unwrap()
     }
 
     async fn call_tool(&self, node: &str, input: Value) -> NodeReply {
@@ -117,7 +117,7 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     let bash = ["count", "shout", "slow", "token", "where"].map(|id| (id, "bash"));
     assert_eq!(ids[1], ("identity", "identity"));
     assert_eq!(ids.iter().filter(|(id, _)| *id != "identity").copied().collect::<Vec<_>>(), bash);
-    let file = author.folder.path().join("project/steplatch.toml").display().to_string();
+    let file = author.directory.path().join("project/steplatch.toml").display().to_string();
     assert_eq!(listing.files, [file.as_str()]);
     assert_eq!(listing.broken[0].id.as_deref(), Some("broken"));
     assert!(listing.broken[0].reason.contains("did you mean 'command'?"), "{:?}", listing.broken);
@@ -145,9 +145,9 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     );
 
     // The current contents of the file apply, even if they are invalid.
-    fs::write(author.folder.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
+    fs::write(author.directory.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
         .unwrap();
-    fs::write(author.folder.path().join("project/steplatch.toml"), "[nodes").unwrap();
+    fs::write(author.directory.path().join("project/steplatch.toml"), "[nodes").unwrap();
     let listing = author.client.call(ListNodes::default()).await.unwrap();
     let ids: Vec<&str> = listing.nodes.iter().map(|node| node.id.as_str()).collect();
     assert_eq!(ids, ["identity", "new"]);
@@ -325,7 +325,7 @@ async fn repeated_step_makes_one_call() {
     let count = RunNode { node_id: "count".to_owned(), ..RunNode::default() };
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
-    let other_client = Author::connected(&daemon, &author.folder).await;
+    let other_client = Author::connected(&daemon, &author.directory).await;
     assert_eq!(
         other_client.call_once(&count, "step_1").await.unwrap(),
         first,
@@ -358,7 +358,7 @@ async fn call_ends_with_its_caller_and_with_the_daemon() {
     // The call was cancelled.
     eventually("the step ends", async || !running(&pid)).await;
     fs::remove_file(&pid).unwrap();
-    let other_client = Author::connected(&daemon, &author.folder).await;
+    let other_client = Author::connected(&daemon, &author.directory).await;
     let calling = tokio::spawn(async move { other_client.call_once(&slow, "slow").await });
     eventually("the step runs", async || running(&pid)).await;
     daemon.stop().await;

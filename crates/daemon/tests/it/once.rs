@@ -66,8 +66,8 @@ fn appending_machine(file: &str, name: usize, count: usize) -> Value {
 
 #[tokio::test]
 async fn commands_in_separate_shells_run_once_across_restarts() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("lines").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lines").display().to_string();
     let mut daemon = TestDaemon::new().await;
     let (runs, count) = (4, 6);
     let mut ids = Vec::new();

@@ -11,10 +11,10 @@ use steplatch_protocol::{
 use steplatch_testkit::{TestDaemon, eventually};
 
 /// A workflow that notes its word, waits for a file, and returns its word in capitals.
-fn noting_workflow(folder: &Path) -> Value {
-    let folder = folder.display();
+fn noting_workflow(directory: &Path) -> Value {
+    let directory = directory.display();
     let command = format!(
-        "echo {{WORD}} >> {folder}/log; until test -e {folder}/go; do sleep 0.05; done; echo {{WORD}} | tr a-z A-Z"
+        "echo {{WORD}} >> {directory}/log; until test -e {directory}/go; do sleep 0.05; done; echo {{WORD}} | tr a-z A-Z"
     );
     json!({
         "name": "noting", "initial_state": "open", "states": {
@@ -44,36 +44,36 @@ async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
 }
 
 /// Returns the lines of the log, sorted.
-fn logged_lines(folder: &Path) -> Vec<String> {
+fn logged_lines(directory: &Path) -> Vec<String> {
     let mut lines: Vec<String> =
-        fs::read_to_string(folder.join("log")).unwrap_or_default().lines().map(str::to_owned).collect();
+        fs::read_to_string(directory.join("log")).unwrap_or_default().lines().map(str::to_owned).collect();
     lines.sort();
     lines
 }
 
 #[tokio::test]
 async fn parallel_runs_of_a_list_work_once_across_a_restart() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let definition = json!({
         "name": "each", "initial_state": "each", "states": {
             "each": {"for_each": {"items": "a\nb\nc", "as": "word", "max_parallel": 2},
                      "action": {"tool": "run_workflow", "params": {
-                         "workflow_definition": noting_workflow(folder.path()), "initial_variables": {"WORD": "{word}"}}},
+                         "workflow_definition": noting_workflow(directory.path()), "initial_variables": {"WORD": "{word}"}}},
                      "transitions": [{"condition": "success", "next_state": "done"}]},
             "done": {"action": {"tool": "return", "params": {"result": "{each_results}"}}}
         }
     });
     let run = daemon.begin(definition).await;
-    eventually("two of them have begun", async || logged_lines(folder.path()) == ["a", "b"]).await;
+    eventually("two of them have begun", async || logged_lines(directory.path()) == ["a", "b"]).await;
     let daemon = daemon.restarted().await;
     let open = daemon.call(ListTerminalSessions::default()).await;
     assert_eq!(open.sessions.len(), 2, "each nested run has its own terminal: {open:?}");
-    assert_eq!(logged_lines(folder.path()), ["a", "b"], "the third run waits for a free place");
-    fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(logged_lines(directory.path()), ["a", "b"], "the third run waits for a free place");
+    fs::write(directory.path().join("go"), "").unwrap();
     let reply = wait_for_end(&daemon, &run).await;
     assert_eq!(reply.status, "completed", "{reply:?}");
     assert_eq!(reply.result, Some(json!(["A", "B", "C"])), "{reply:?}");
-    assert_eq!(logged_lines(folder.path()), ["a", "b", "c"], "no run is repeated");
+    assert_eq!(logged_lines(directory.path()), ["a", "b", "c"], "no run is repeated");
     let open = daemon.call(ListTerminalSessions::default()).await;
     assert!(open.sessions.is_empty(), "no terminal is left open: {open:?}");
     daemon.stop().await;

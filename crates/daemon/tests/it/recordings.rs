@@ -11,12 +11,12 @@ const HEADER: &str = "{\"version\":3,\"term\":{\"cols\":40,\"rows\":5},\"title\"
 
 /// Writes a recording into the daemon's directory and lists it.
 fn write_recording(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
-    let folder = daemon.place().recordings();
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = daemon.place().recordings();
+    std::fs::create_dir_all(&directory).unwrap();
     let file = daemon.place().state().join(format!("{}.cast", TerminalId::random()));
     std::fs::write(&file, text).unwrap();
     let started_at = UNIX_EPOCH + Duration::from_millis(1_700_000_000_000);
-    (Catalog::new(folder).add(&file, &TerminalId::random(), started_at).unwrap(), file)
+    (Catalog::new(directory).add(&file, &TerminalId::random(), started_at).unwrap(), file)
 }
 
 /// Reads a recording from its beginning to its end, like the page.

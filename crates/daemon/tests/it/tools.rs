@@ -65,13 +65,13 @@ fn call_request(name: &str, arguments: Value) -> CallTool {
     CallTool { name: name.to_owned(), arguments, wait_seconds: Some(20.0), ..CallTool::default() }
 }
 
-fn folder() -> tempfile::TempDir {
+fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
 #[tokio::test]
 async fn proven_workflows_are_tools_if_configured() {
-    let daemon = TestDaemon::configured(folder(), Configuration::default()).await;
+    let daemon = TestDaemon::configured(directory(), Configuration::default()).await;
     prove(&daemon, greeting_machine("greet")).await;
     assert_eq!(names(&tools(&daemon).await), [""; 0], "workflows are not tools by default");
     let library = daemon.call(ListTools { scope: Some(ToolScope::Library) }).await;
@@ -101,7 +101,7 @@ async fn proven_workflows_are_tools_if_configured() {
 
 #[tokio::test]
 async fn file_from_git_is_a_tool_at_once() {
-    let daemon = TestDaemon::configured(folder(), tools_configuration()).await;
+    let daemon = TestDaemon::configured(directory(), tools_configuration()).await;
     let saved = prove(&daemon, greeting_machine("greet")).await;
     let client = daemon.person_named("watcher").await;
     let library = {
@@ -123,7 +123,7 @@ async fn file_from_git_is_a_tool_at_once() {
 
 #[tokio::test]
 async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
-    let daemon = TestDaemon::configured(folder(), tools_configuration()).await;
+    let daemon = TestDaemon::configured(directory(), tools_configuration()).await;
     prove(&daemon, greeting_machine("greet")).await;
     let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
@@ -161,7 +161,7 @@ async fn tool_changes_are_reported_once_and_only_if_the_list_differs() {
 
 #[tokio::test]
 async fn tool_accepts_exactly_the_arguments_of_its_contract() {
-    let daemon = TestDaemon::configured(folder(), tools_configuration()).await;
+    let daemon = TestDaemon::configured(directory(), tools_configuration()).await;
     let mut definition = greeting_machine("count");
     definition["arguments"] = json!({
         "COUNT": {"description": "how often", "required": true, "schema": {"type": "integer", "minimum": 1}}

@@ -52,8 +52,8 @@ async fn answer_gate(daemon: &TestDaemon, run: &RunReply, answer: &str) -> RunRe
     daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
-fn shell(folder: &Path, script: &str) {
-    let done = Command::new("sh").arg("-ec").arg(script).current_dir(folder).output().unwrap();
+fn shell(directory: &Path, script: &str) {
+    let done = Command::new("sh").arg("-ec").arg(script).current_dir(directory).output().unwrap();
     assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
@@ -61,15 +61,15 @@ const GIT: &str = "git init -q . && git config user.email a@b.c && git config us
 
 #[tokio::test]
 async fn release_is_tested_and_tagged_unless_uncommitted() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     shell(
-        folder.path(),
+        directory.path(),
         &format!("{GIT} && echo 1 > VERSION && echo exit 0 > test.sh && git add . && git commit -qm a"),
     );
-    let variables = [("REPO", folder.path().to_str().unwrap()), ("VERSION", "1.2.3")];
+    let variables = [("REPO", directory.path().to_str().unwrap()), ("VERSION", "1.2.3")];
     let released = run(&daemon, RELEASE, &variables).await;
     assert_eq!(released.result, Some(json!({"tag": "v1.2.3"})), "{released:?}");
-    fs::write(folder.path().join("VERSION"), "x").unwrap();
+    fs::write(directory.path().join("VERSION"), "x").unwrap();
     let refusal = run(&daemon, RELEASE, &variables).await;
     assert!(refusal.error.unwrap().contains("not committed:  M VERSION"));
     let unfit = run(&daemon, RELEASE, &[variables[0], ("VERSION", "1.2")]).await;
@@ -79,9 +79,9 @@ async fn release_is_tested_and_tagged_unless_uncommitted() {
 
 #[tokio::test]
 async fn backup_is_restored_once_approved() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
-    shell(folder.path(), "mkdir store && echo 1 > store/data");
-    let store = folder.path().join("store");
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    shell(directory.path(), "mkdir store && echo 1 > store/data");
+    let store = directory.path().join("store");
     let waiting = run(&daemon, RESTORE, &[("DIR", store.to_str().unwrap())]).await;
     fs::remove_file(store.join("data")).unwrap();
     let restored = answer_gate(&daemon, &waiting, "restore").await;
@@ -93,46 +93,46 @@ async fn backup_is_restored_once_approved() {
 
 #[tokio::test]
 async fn unhealthy_service_is_rolled_back_after_eight_attempts() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let healthy = "echo x >> tries; test $(wc -l < tries) -ge 3 && echo fine";
-    fs::write(folder.path().join("healthy.sh"), healthy).unwrap();
-    shell(folder.path(), "touch deploy.sh; echo 'touch back' > rollback.sh");
-    let directory = folder.path().to_str().unwrap();
-    let deployed = run(&daemon, DEPLOY, &[("DIR", directory)]).await;
+    fs::write(directory.path().join("healthy.sh"), healthy).unwrap();
+    shell(directory.path(), "touch deploy.sh; echo 'touch back' > rollback.sh");
+    let path = directory.path().to_str().unwrap();
+    let deployed = run(&daemon, DEPLOY, &[("DIR", path)]).await;
     assert_eq!(deployed.result, Some(json!({"health": "fine"})), "{deployed:?}");
-    fs::write(folder.path().join("healthy.sh"), "echo x >> all; echo sick; exit 1").unwrap();
-    let failed = run(&daemon, DEPLOY, &[("DIR", directory)]).await;
+    fs::write(directory.path().join("healthy.sh"), "echo x >> all; echo sick; exit 1").unwrap();
+    let failed = run(&daemon, DEPLOY, &[("DIR", path)]).await;
     assert!(failed.error.unwrap().contains("not healthy after 8 tries: sick"));
-    assert!(folder.path().join("back").exists());
-    assert_eq!(fs::read_to_string(folder.path().join("all")).unwrap().lines().count(), 8);
+    assert!(directory.path().join("back").exists());
+    assert_eq!(fs::read_to_string(directory.path().join("all")).unwrap().lines().count(), 8);
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn bisection_finds_the_commit_and_resets_the_repository() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let commits = "for i in 1 2 3 4 5 6; do echo $i > n; git add .; git commit -qm $i; git tag c$i; done";
-    shell(folder.path(), &format!("{GIT} && echo 'test $(cat n) -lt 4' > test.sh && git add . && {commits}"));
-    let found = run(&daemon, BISECT, &[("REPO", folder.path().to_str().unwrap()), ("GOOD", "c1")]).await;
+    shell(directory.path(), &format!("{GIT} && echo 'test $(cat n) -lt 4' > test.sh && git add . && {commits}"));
+    let found = run(&daemon, BISECT, &[("REPO", directory.path().to_str().unwrap()), ("GOOD", "c1")]).await;
     assert_eq!(found.status, "completed", "{:?} {:?}", found.error, found.last_screen);
-    let fourth = Command::new("git").args(["rev-parse", "c4"]).current_dir(folder.path()).output().unwrap();
+    let fourth = Command::new("git").args(["rev-parse", "c4"]).current_dir(directory.path()).output().unwrap();
     assert_eq!(found.return_values["CULPRIT"], String::from_utf8_lossy(&fourth.stdout).trim());
-    assert!(!folder.path().join(".git/BISECT_LOG").exists(), "the finally state has reset it");
+    assert!(!directory.path().join(".git/BISECT_LOG").exists(), "the finally state has reset it");
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn installer_is_answered_in_any_order() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
     let script = "printf 'Port [8080]: '; read p; test -n \"$KEYLESS\" || { printf 'Licence key: '; stty -echo; read k; stty echo; echo; }
         printf 'Accept the licence? '; read l; echo \"$p $k $l\" > answers; echo Installed 2.0";
-    fs::write(folder.path().join("install.sh"), script).unwrap();
-    let variables = [("DIR", folder.path().to_str().unwrap()), ("LICENCE_KEY", "abc-def-ghi")];
+    fs::write(directory.path().join("install.sh"), script).unwrap();
+    let variables = [("DIR", directory.path().to_str().unwrap()), ("LICENCE_KEY", "abc-def-ghi")];
     let installed = run(&daemon, INSTALL, &variables).await;
     assert_eq!(installed.result, Some(json!({"version": "2.0", "answers": 3})), "{installed:?}");
-    assert_eq!(fs::read_to_string(folder.path().join("answers")).unwrap(), "8080 abc-def-ghi yes\n");
+    assert_eq!(fs::read_to_string(directory.path().join("answers")).unwrap(), "8080 abc-def-ghi yes\n");
     assert!(!serde_json::to_string(&installed).unwrap().contains("abc-def-ghi"));
-    fs::write(folder.path().join("install.sh"), "printf 'Accept the licence? '; read l; echo Failed: $l").unwrap();
+    fs::write(directory.path().join("install.sh"), "printf 'Accept the licence? '; read l; echo Failed: $l").unwrap();
     let failed = run(&daemon, INSTALL, &variables).await;
     assert_eq!(failed.error.as_deref(), Some("State 'broken' failed: the installer failed"));
     daemon.stop().await;
@@ -140,16 +140,16 @@ async fn installer_is_answered_in_any_order() {
 
 #[tokio::test]
 async fn login_trusts_a_new_key_once_approved() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
-    let ssh = folder.path().join("ssh");
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let ssh = directory.path().join("ssh");
     let script = format!(
         "#!/bin/sh\nif ! test -e {0}/known; then printf 'Continue (yes/no)? '; read a; test \"$a\" = yes || exit 255; touch {0}/known; fi
          printf 'ana@%s password: ' \"$1\"; stty -echo; read p; stty echo; echo; test \"$p\" = hunter2 || exit 255
          while printf 'remote$ ' && read c; do test \"$c\" = uptime && echo ' 10:00 up, load average: 0.42, 0.1'; done",
-        folder.path().display()
+        directory.path().display()
     );
     fs::write(&ssh, script).unwrap();
-    shell(folder.path(), "chmod +x ssh");
+    shell(directory.path(), "chmod +x ssh");
     let variables = |password: &'static str| [("SSH", ssh.to_str().unwrap()), ("HOST", "box"), ("PW", password)];
     let waiting = run(&daemon, LOGIN, &variables("hunter2")).await;
     let read = answer_gate(&daemon, &waiting, "yes").await;

@@ -36,8 +36,8 @@ type Case<'c> = (&'c str, Vec<(&'c str, Value)>, &'c str);
 
 #[tokio::test]
 async fn value_reaches_a_later_step_unchanged() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
-    let path = |name: &str| folder.path().join(name);
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let path = |name: &str| directory.path().join(name);
     fs::write(path("long"), lines()).unwrap();
     let path_text = |name: &str| path(name).display().to_string();
     let open = json!({"tool": "open_terminal"});
@@ -93,8 +93,8 @@ async fn value_reaches_a_later_step_unchanged() {
 
 #[tokio::test]
 async fn value_beyond_the_limit_fails_its_step_entirely() {
-    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
-    let file = folder.path().join("long");
+    let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let file = directory.path().join("long");
     fs::write(&file, "x".repeat((1 << 20) + 1)).unwrap();
     let path = file.display().to_string();
     let flood = run_command(&format!("cat {path}"));
@@ -106,7 +106,7 @@ async fn value_beyond_the_limit_fails_its_step_entirely() {
         (vec![("open", open.clone()), ("first", flood.clone())], "first", "{first_output}"),
         (vec![("first", json!({"tool": "get_file", "params": {"path": path}}))], "first", "{first_content}"),
     ] {
-        let copy = folder.path().join("copy");
+        let copy = directory.path().join("copy");
         let reply = daemon.run(writing_machine(&states, value, &copy)).await;
         assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some(failed)), "{reply:?}");
         let error = reply.error.unwrap();

@@ -25,8 +25,8 @@ fn put_in_place(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -
     finish(&target(path), content.len() as u64, FileDigest::from_content(content), mode, replace)
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    list(folder).unwrap().into_iter().map(|entry| entry.name).collect()
+fn names(directory: &Path) -> Vec<String> {
+    list(directory).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
 proptest! {
@@ -35,8 +35,8 @@ proptest! {
     /// The content read back equals the content sent, for any piece size and any repetition of pieces.
     #[test]
     fn file_sent_in_pieces_arrives_unchanged(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a file");
         send(&path, &content, piece, times).unwrap();
         prop_assert!(!path.exists());
         for again in [false, true] {
@@ -53,14 +53,14 @@ proptest! {
         }
         prop_assert_eq!(&read_again, &content);
         prop_assert_eq!(digest(&path, facts.identity, facts.size).unwrap(), FileDigest::from_content(&content));
-        prop_assert_eq!(names(folder.path()), ["a file"]);
+        prop_assert_eq!(names(directory.path()), ["a file"]);
     }
 }
 
 #[test]
 fn replaced_file_keeps_its_permissions_unless_requested() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("script");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("script");
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).unwrap();
     send(&path, b"new", 10, 1).unwrap();
@@ -73,8 +73,8 @@ fn replaced_file_keeps_its_permissions_unless_requested() {
 
 #[test]
 fn protected_file_stays_and_equal_content_is_not_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("note");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("note");
     send(&path, b"one", 10, 1).unwrap();
     assert!(!put_in_place(&path, b"one", None, false).unwrap().unchanged);
     send(&path, b"one", 10, 1).unwrap();
@@ -82,13 +82,13 @@ fn protected_file_stays_and_equal_content_is_not_an_error() {
     send(&path, b"two", 10, 1).unwrap();
     assert_eq!(put_in_place(&path, b"two", None, false), Err(FileError::Exists(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"one");
-    assert_eq!(names(folder.path()), ["note"]);
+    assert_eq!(names(directory.path()), ["note"]);
 }
 
 #[test]
 fn corrupted_copy_does_not_replace_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("note");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("note");
     fs::write(&path, "old").unwrap();
     for sent in [&b"ne"[..], b"nex", b"newer"] {
         send(&path, sent, 10, 1).unwrap();
@@ -98,24 +98,24 @@ fn corrupted_copy_does_not_replace_the_file() {
     assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(display_path(&path))));
     assert_eq!(put_in_place(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"old");
-    assert_eq!(names(folder.path()), ["note"]);
+    assert_eq!(names(directory.path()), ["note"]);
 }
 
 #[test]
 fn unfinished_copy_is_private_and_removed_when_abandoned() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("note");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("note");
     send(&path, b"secret", 10, 1).unwrap();
-    let part = folder.path().join(".steplatch-t1.part");
+    let part = directory.path().join(".steplatch-t1.part");
     assert_eq!(fs::metadata(&part).unwrap().mode() & 0o777, 0o600);
     abandon(&target(&path));
-    assert_eq!(names(folder.path()), Vec::<String>::new());
+    assert_eq!(names(directory.path()), Vec::<String>::new());
 }
 
 #[test]
 fn link_is_followed_and_non_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    let directory = tempfile::tempdir().unwrap();
+    let (real, link) = (directory.path().join("real"), directory.path().join("link"));
     fs::write(&real, "old").unwrap();
     symlink(&real, &link).unwrap();
     send(&link, b"new", 10, 1).unwrap();
@@ -123,16 +123,19 @@ fn link_is_followed_and_non_file_is_refused() {
     assert_eq!(fs::read(&real).unwrap(), b"new");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 
-    let identity = describe(folder.path()).unwrap().identity;
-    assert_eq!(read(folder.path(), identity, 0, 1), Err(FileError::IsDirectory(display_path(folder.path()))));
-    assert_eq!(write(&target(folder.path()), 0, b"x"), Err(FileError::IsDirectory(display_path(folder.path()))));
+    let identity = describe(directory.path()).unwrap().identity;
+    assert_eq!(read(directory.path(), identity, 0, 1), Err(FileError::IsDirectory(display_path(directory.path()))));
+    assert_eq!(write(&target(directory.path()), 0, b"x"), Err(FileError::IsDirectory(display_path(directory.path()))));
     let device = Path::new("/dev/null");
     let identity = describe(device).unwrap().identity;
     assert_eq!(read(device, identity, 0, 1), Err(FileError::NotRegular(display_path(device))));
     assert_eq!(write(&target(device), 0, b"x"), Err(FileError::NotRegular(display_path(device))));
-    let nowhere = folder.path().join("no/where");
+    let nowhere = directory.path().join("no/where");
     assert_eq!(describe(&nowhere), Err(FileError::NotFound(display_path(&nowhere))));
-    assert_eq!(write(&target(&nowhere), 0, b"x"), Err(FileError::NoDirectory(display_path(&folder.path().join("no")))));
+    assert_eq!(
+        write(&target(&nowhere), 0, b"x"),
+        Err(FileError::NoDirectory(display_path(&directory.path().join("no"))))
+    );
     let below = real.join("below");
     assert_eq!(write(&target(&below), 0, b"x"), Err(FileError::NotDirectory(display_path(&real))));
     assert_eq!(make_directory(&below), Err(FileError::NotDirectory(display_path(&below))));
@@ -141,8 +144,8 @@ fn link_is_followed_and_non_file_is_refused() {
 
 #[test]
 fn pipe_is_refused_without_blocking() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
     rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     let identity = describe(&pipe).unwrap().identity;
     assert_eq!(read(&pipe, identity, 0, 1), Err(FileError::NotRegular(display_path(&pipe))));
@@ -150,8 +153,8 @@ fn pipe_is_refused_without_blocking() {
 
 #[test]
 fn replaced_or_shrunk_file_is_not_read_further() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
     fs::write(&path, "one").unwrap();
     let facts = describe(&path).unwrap();
     // The file may grow.
@@ -159,7 +162,7 @@ fn replaced_or_shrunk_file_is_not_read_further() {
     assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::from_content(b"one"));
     fs::write(&path, "o").unwrap();
     assert_eq!(digest(&path, facts.identity, 3), Err(FileError::Changed(display_path(&path))));
-    let other = folder.path().join("other");
+    let other = directory.path().join("other");
     fs::write(&other, "two").unwrap();
     fs::rename(&other, &path).unwrap();
     assert_eq!(read(&path, facts.identity, 0, 3), Err(FileError::Changed(display_path(&path))));
@@ -203,12 +206,12 @@ fn full_disk_is_reported_with_the_system_message() {
 fn directory_lists_entry_kinds_without_following_links() {
     use std::os::unix::ffi::OsStrExt as _;
 
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("b"), "123").unwrap();
-    make_directory(&folder.path().join("a/deep")).unwrap();
-    symlink("b", folder.path().join("c")).unwrap();
-    fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"d\xff")), "").unwrap();
-    let entries = list(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("b"), "123").unwrap();
+    make_directory(&directory.path().join("a/deep")).unwrap();
+    symlink("b", directory.path().join("c")).unwrap();
+    fs::write(directory.path().join(std::ffi::OsStr::from_bytes(b"d\xff")), "").unwrap();
+    let entries = list(directory.path()).unwrap();
     let kinds: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
     assert_eq!(
         kinds,

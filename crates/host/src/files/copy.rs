@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn copy_dropped_at_its_end_is_not_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let files = MachineFiles::local();
@@ -251,6 +251,6 @@ mod tests {
             tokio::task::spawn_blocking(|| ()).await.unwrap();
         });
         assert_eq!(std::fs::read(&path).unwrap(), b"content");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }

@@ -67,18 +67,18 @@ impl UnfinishedFiles {
 mod tests {
     use super::*;
 
-    fn begin_copy(files: &UnfinishedFiles, folder: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
-        let target = WriteTarget { path: folder.join("file"), transfer: "t1".to_owned() };
+    fn begin_copy(files: &UnfinishedFiles, directory: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
+        let target = WriteTarget { path: directory.join("file"), transfer: "t1".to_owned() };
         files.touch(&target);
         disk::write(&target, 0, b"half").unwrap();
-        (target, folder.join(".steplatch-t1.part"))
+        (target, directory.join(".steplatch-t1.part"))
     }
 
     #[tokio::test(start_paused = true)]
     async fn unfinished_file_is_removed_after_a_while() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
-        let (target, part) = begin_copy(&files, folder.path());
+        let (target, part) = begin_copy(&files, directory.path());
         tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
         files.touch(&target);
         tokio::time::sleep(UNFINISHED_TIMEOUT * 3 / 4).await;
@@ -97,9 +97,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn finished_file_stays_and_host_end_removes_the_others() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
-        let (target, part) = begin_copy(&files, folder.path());
+        let (target, part) = begin_copy(&files, directory.path());
         files.forget(&target);
         tokio::time::sleep(UNFINISHED_TIMEOUT * 2).await;
         assert!(part.exists());

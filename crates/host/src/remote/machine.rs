@@ -59,7 +59,7 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Machine {
     route: Arc<Route>,
     notes: Mutex<MachineNotes>,
-    folder: PathBuf,
+    directory: PathBuf,
     secrets: Arc<dyn MachineSecretSink>,
     hosts: Mutex<Vec<RemoteHost>>,
     /// Locked while a host is requested, so that only one connection attempt runs at a time.
@@ -102,8 +102,8 @@ struct ContactState {
 impl Machine {
     /// Creates a machine from its configuration and its notes. Connects immediately if the notes list terminals.
     pub(crate) fn new(config: RemoteHostConfig, setup: &RemoteSetup, changed: Arc<watch::Sender<u64>>) -> Arc<Self> {
-        let folder = setup.notes.clone();
-        let mut notes = MachineNotes::read(&folder, &config.name);
+        let directory = setup.notes.clone();
+        let mut notes = MachineNotes::read(&directory, &config.name);
         if notes.ssh != config.ssh {
             // The name now denotes a different machine, which must not repeat a step begun on the former one.
             notes.terminals.clear();
@@ -124,7 +124,7 @@ impl Machine {
         let machine = Arc::new_cyclic(|this| Self {
             route,
             notes: Mutex::new(notes),
-            folder,
+            directory,
             secrets: setup.secrets.clone(),
             hosts: Mutex::default(),
             connect_lock: tokio::sync::Mutex::default(),
@@ -605,7 +605,7 @@ impl Machine {
     /// Removes the notes of the machine, unless a later daemon needs them to find its terminals.
     pub(crate) fn retire(&self) {
         if is_unused(&self.notes.lock()) {
-            MachineNotes::remove(&self.folder, &self.config().name);
+            MachineNotes::remove(&self.directory, &self.config().name);
         }
     }
 
@@ -616,8 +616,8 @@ impl Machine {
 
     async fn write_notes(&self) {
         let _guard = self.write_lock.lock().await;
-        let (notes, folder, name) = (self.notes.lock().clone(), self.folder.clone(), self.config().name.clone());
-        let written = tokio::task::spawn_blocking(move || notes.write(&folder, &name)).await;
+        let (notes, directory, name) = (self.notes.lock().clone(), self.directory.clone(), self.config().name.clone());
+        let written = tokio::task::spawn_blocking(move || notes.write(&directory, &name)).await;
         if let Err(error) = written.map_err(std::io::Error::other).and_then(|written| written) {
             tracing::warn!(%error, "failed to write the notes of a remote host");
         }

@@ -51,10 +51,10 @@ pub(crate) struct Opening {
     pub(crate) is_settled: bool,
 }
 
-/// Returns the client id of this installation on a machine from the notes in `folder`, if any.
+/// Returns the client id of this installation on a machine from the notes in `directory`, if any.
 #[must_use]
-pub fn client_on(folder: &Path, name: &str) -> Option<String> {
-    MachineNotes::read_existing(folder, name).map(|notes| notes.client)
+pub fn client_on(directory: &Path, name: &str) -> Option<String> {
+    MachineNotes::read_existing(directory, name).map(|notes| notes.client)
 }
 
 /// Maximum number of noted openings; the oldest unanswered ones are dropped.
@@ -88,26 +88,26 @@ impl Opening {
 
 impl MachineNotes {
     /// Reads the notes of a machine, or creates new ones.
-    pub(crate) fn read(folder: &Path, name: &str) -> Self {
+    pub(crate) fn read(directory: &Path, name: &str) -> Self {
         let new = || Self { client: hex(SessionId::random().0), ..Self::default() };
-        Self::read_existing(folder, name).unwrap_or_else(new)
+        Self::read_existing(directory, name).unwrap_or_else(new)
     }
 
     /// Reads the notes of a machine, if there are any.
-    fn read_existing(folder: &Path, name: &str) -> Option<Self> {
-        rmp_serde::from_slice(&fs::read(notes_file(folder, name)).ok()?).ok()
+    fn read_existing(directory: &Path, name: &str) -> Option<Self> {
+        rmp_serde::from_slice(&fs::read(notes_file(directory, name)).ok()?).ok()
     }
 
     /// Writes the notes atomically.
-    pub(crate) fn write(&self, folder: &Path, name: &str) -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        records::replace(&notes_file(folder, name), self)
+    pub(crate) fn write(&self, directory: &Path, name: &str) -> io::Result<()> {
+        fs::create_dir_all(directory)?;
+        records::replace(&notes_file(directory, name), self)
     }
 
     /// Removes the notes of a machine.
-    pub(crate) fn remove(folder: &Path, name: &str) {
+    pub(crate) fn remove(directory: &Path, name: &str) {
         // Ignore the error: the machine may have no notes.
-        let _ = fs::remove_file(notes_file(folder, name));
+        let _ = fs::remove_file(notes_file(directory, name));
     }
 
     /// Returns the identity of the client to the machine.
@@ -261,8 +261,8 @@ pub(crate) fn as_requested(noted: &Description, reported: Description) -> Descri
     Description { id, command, name, opened_by, created, ..reported }
 }
 
-fn notes_file(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.machine"))
+fn notes_file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.machine"))
 }
 
 fn hex(bytes: [u8; 16]) -> String {
@@ -314,15 +314,15 @@ mod tests {
 
     #[test]
     fn notes_are_read_back_and_damaged_notes_start_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let notes = MachineNotes::read(folder.path(), "build");
+        let directory = tempfile::tempdir().unwrap();
+        let notes = MachineNotes::read(directory.path(), "build");
         assert_eq!(notes.client.len(), 32);
         assert_eq!(hex(notes.client_id().0), notes.client);
-        notes.write(folder.path(), "build").unwrap();
-        assert_eq!(MachineNotes::read(folder.path(), "build").client, notes.client);
-        fs::write(notes_file(folder.path(), "build"), "no notes").unwrap();
-        assert_ne!(MachineNotes::read(folder.path(), "build").client, notes.client);
-        MachineNotes::remove(folder.path(), "build");
-        assert!(!notes_file(folder.path(), "build").exists());
+        notes.write(directory.path(), "build").unwrap();
+        assert_eq!(MachineNotes::read(directory.path(), "build").client, notes.client);
+        fs::write(notes_file(directory.path(), "build"), "no notes").unwrap();
+        assert_ne!(MachineNotes::read(directory.path(), "build").client, notes.client);
+        MachineNotes::remove(directory.path(), "build");
+        assert!(!notes_file(directory.path(), "build").exists());
     }
 }

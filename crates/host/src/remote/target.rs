@@ -252,7 +252,7 @@ enum NoReport {
 /// Returns the output of a program.
 async fn run_for_output(arguments: Vec<OsString>) -> Result<String, NoReport> {
     let environment = std::env::vars_os().collect();
-    let spec = PipedSpec { arguments, folder: "/".into(), environment, stdin: Stdin::Nothing, family: None };
+    let spec = PipedSpec { arguments, directory: "/".into(), environment, stdin: Stdin::Nothing, family: None };
     let report = async {
         let mut program = Programs::new().start(spec).await.map_err(NoReport::Start)?;
         let mut report = Vec::new();
@@ -323,8 +323,8 @@ mod tests {
 
     #[tokio::test]
     async fn caller_dependent_condition_does_not_change_the_report() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         // The condition holds only if ssh is not asked for its configuration.
         let condition = "tr '\\0' ' ' </proc/$PPID/cmdline | grep -q -- ' -G ' && exit 1\nexit 0\n";
         std::fs::write(path("condition"), condition).unwrap();
@@ -364,8 +364,8 @@ mod tests {
 
     #[tokio::test]
     async fn target_uses_the_ssh_configuration_of_the_user() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("config");
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("config");
         std::fs::write(&config, "Host box\n  HostName build.example.com\n  User ana\n  Port 2222\n").unwrap();
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         let options = || ["-F".into(), config.clone().into()].into_iter();
@@ -380,8 +380,8 @@ mod tests {
     /// A missing report differs from a report that nothing is known.
     #[tokio::test]
     async fn unresponsive_ssh_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let ssh = folder.path().join("ssh");
+        let directory = tempfile::tempdir().unwrap();
+        let ssh = directory.path().join("ssh");
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         tokio::time::pause();
         for (script, why) in [("exec sleep 1000", "did not answer within 5 s")] {

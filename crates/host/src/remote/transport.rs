@@ -185,7 +185,7 @@ impl Transport for OpenSsh {
             arguments.extend(ssh_arguments(&host.ssh, &relay_script(&self.version, client)));
             let spec = PipedSpec {
                 arguments,
-                folder: "/".into(),
+                directory: "/".into(),
                 environment: self.environment.variables(host),
                 stdin: Stdin::Piped,
                 family: None,
@@ -263,12 +263,12 @@ mod tests {
             (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
         };
         assert_eq!(run(), (Some(127), String::new(), format!("{NOT_INSTALLED_TEXT}\n")));
-        let installed = |folder: &str, word: &str| {
+        let installed = |directory: &str, word: &str| {
             use std::os::unix::fs::PermissionsExt as _;
-            let folder = home.path().join(folder);
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("steplatch"), format!("#!/bin/sh\necho {word} \"$@\"\n")).unwrap();
-            std::fs::set_permissions(folder.join("steplatch"), std::fs::Permissions::from_mode(0o755)).unwrap();
+            let directory = home.path().join(directory);
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join("steplatch"), format!("#!/bin/sh\necho {word} \"$@\"\n")).unwrap();
+            std::fs::set_permissions(directory.join("steplatch"), std::fs::Permissions::from_mode(0o755)).unwrap();
         };
         let expected = |word: &str| (Some(0), format!("{word} host --stdio --client c0ffee\n"), String::new());
         installed(".local/share/steplatch/bin/1.0.0", "other");

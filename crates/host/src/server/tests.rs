@@ -23,16 +23,16 @@ type CommandReply = Result<CommandResult, RunError>;
 
 /// A terminal host with the listening end of its socket.
 struct TestHost {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl TestHost {
     fn new(options: Options) -> Self {
-        let folder = tempfile::Builder::new().prefix("host-").tempdir_in("/tmp").unwrap();
-        let listener = UnixListener::bind(folder.path().join("host.sock")).unwrap();
+        let directory = tempfile::Builder::new().prefix("host-").tempdir_in("/tmp").unwrap();
+        let listener = UnixListener::bind(directory.path().join("host.sock")).unwrap();
         let identity = Identity { version: "1".to_owned() };
         tokio::spawn(serve(listener, Terminals::new(options).unwrap(), identity, Arc::default()));
-        Self { folder }
+        Self { directory }
     }
 
     async fn client(&self) -> Host {
@@ -40,12 +40,12 @@ impl TestHost {
     }
 
     async fn connect(&self, role: Role) -> Host {
-        Host::connect(&self.folder.path().join("host.sock"), role, &(Arc::new(|_| {}) as _)).await.unwrap()
+        Host::connect(&self.directory.path().join("host.sock"), role, &(Arc::new(|_| {}) as _)).await.unwrap()
     }
 
     /// Sends a request as a client that is killed before the answer.
     async fn request_and_disconnect(&self, ask: &HostRequest) {
-        let mut stream = UnixStream::connect(self.folder.path().join("host.sock")).await.unwrap();
+        let mut stream = UnixStream::connect(self.directory.path().join("host.sock")).await.unwrap();
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, ask);
         stream.write_all(&bytes).await.unwrap();
@@ -65,7 +65,7 @@ fn request(step: &str, command: &[&str]) -> OpenRequest {
     let spec = Spec {
         arguments: command.iter().map(Into::into).collect(),
         command: command.join(" "),
-        folder: "/".into(),
+        directory: "/".into(),
         inherited: std::env::vars_os().collect(),
         environment: Vec::new(),
         size: Size { cols: 80, rows: 24 },
@@ -153,7 +153,7 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = open_terminal(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
-    let file = host.folder.path().join("ran");
+    let file = host.directory.path().join("ran");
     let ask = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
     for _ in 0..20 {
         host.request_and_disconnect(&ask).await;
@@ -260,7 +260,7 @@ async fn terminal_closes_once_for_its_step_and_keeps_the_result() {
 #[tokio::test]
 async fn file_is_put_in_place_once_for_its_step() {
     let host = TestHost::new(Options::default());
-    let path = host.folder.path().join("file");
+    let path = host.directory.path().join("file");
     let put = async |transfer: &str| {
         let target = WriteTarget { path: path.clone(), transfer: transfer.to_owned() };
         let client = host.client().await;
@@ -280,7 +280,7 @@ async fn file_is_put_in_place_once_for_its_step() {
     let recorded: Result<Option<FileWritten>, FileError> =
         client.ask(&HostRequest::File(FileRequest::Written(STEP.to_owned()))).await.unwrap();
     assert_eq!(recorded.unwrap(), Some(written));
-    let file_count = || std::fs::read_dir(host.folder.path()).unwrap().count();
+    let file_count = || std::fs::read_dir(host.directory.path()).unwrap().count();
     eventually("the second copy is removed", async || file_count() == 2).await;
 }
 
@@ -301,7 +301,7 @@ async fn greeting() -> Vec<u8> {
 async fn relay_output_after_the_answer_belongs_to_the_link() {
     let host = TestHost::new(Options::default());
     for _ in 0..200 {
-        let (socket, bytes) = (host.folder.path().join("host.sock"), greeting().await);
+        let (socket, bytes) = (host.directory.path().join("host.sock"), greeting().await);
         let answer = move || {
             let mut stream = connect_link(&socket).unwrap();
             stream.write_all(&bytes).unwrap();

@@ -15,29 +15,29 @@ use steplatch_terminal::{
 };
 use tempfile::TempDir;
 
-fn folder() -> TempDir {
+fn directory() -> TempDir {
     tempfile::Builder::new().prefix("hosts-").tempdir_in("/tmp").unwrap()
 }
 
-async fn hosts(folder: &Path, version: &str) -> Hosts {
-    hosts_with_sink(folder, version, |_| {}).await
+async fn hosts(directory: &Path, version: &str) -> Hosts {
+    hosts_with_sink(directory, version, |_| {}).await
 }
 
 async fn hosts_with_sink(
-    folder: &Path,
+    directory: &Path,
     version: &str,
     on_secret: impl Fn(SecretText) + Send + Sync + 'static,
 ) -> Hosts {
-    let notes = folder.join("notes");
+    let notes = directory.join("notes");
     std::fs::create_dir_all(&notes).unwrap();
-    Hosts::find(Role::Visitor, folder, &notes, Starter::InProcess(Box::default()), version, on_secret).await.unwrap()
+    Hosts::find(Role::Visitor, directory, &notes, Starter::InProcess(Box::default()), version, on_secret).await.unwrap()
 }
 
 pub(crate) fn spec(command: &[&str]) -> Spec {
     Spec {
         arguments: command.iter().map(Into::into).collect(),
         command: command.join(" "),
-        folder: "/".into(),
+        directory: "/".into(),
         inherited: std::env::vars_os().collect(),
         environment: Vec::new(),
         size: Size { cols: 80, rows: 24 },
@@ -77,12 +77,12 @@ fn text_input(text: &str) -> Input {
 
 #[tokio::test]
 async fn later_client_finds_terminals_unchanged() {
-    let folder = folder();
-    let first = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let first = hosts(directory.path(), "1").await;
     let terminal = open_terminal(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
     wait_for_output(&terminal, "here").await;
     drop(first);
-    let second = hosts(folder.path(), "1").await;
+    let second = hosts(directory.path(), "1").await;
     assert_eq!(second.list().await.len(), 1);
     let found = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     found.send(text_input("word\n")).await.unwrap();
@@ -109,10 +109,10 @@ async fn later_client_finds_terminals_unchanged() {
 
 #[tokio::test]
 async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
-    let folder = folder();
-    let before = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let before = hosts(directory.path(), "1").await;
     let old = before.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await.unwrap().0;
-    let after = hosts(folder.path(), "2").await;
+    let after = hosts(directory.path(), "2").await;
     let new = open_terminal(&after, &["cat"]).await;
     let states: Vec<_> =
         after.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
@@ -128,7 +128,7 @@ async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
     // The host ends with its last terminal, and removes its socket.
     old.close(Closing::default()).await.unwrap();
     eventually("the older host has exited", async || {
-        let files = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path());
+        let files = std::fs::read_dir(directory.path()).unwrap().flatten().map(|file| file.path());
         let sockets = files.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).count();
         if sockets > 1 { Err(sockets) } else { Ok(()) }
     })
@@ -141,8 +141,8 @@ async fn older_host_keeps_its_terminals_and_opens_no_new_ones() {
 async fn host_of_another_protocol_version_is_only_listed() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    let folder = folder();
-    let listener = tokio::net::UnixListener::bind(folder.path().join("host-00000001.sock")).unwrap();
+    let directory = directory();
+    let listener = tokio::net::UnixListener::bind(directory.path().join("host-00000001.sock")).unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = [0; 12];
@@ -154,7 +154,7 @@ async fn host_of_another_protocol_version_is_only_listed() {
         stream.write_all(body).await.unwrap();
         std::future::pending::<()>().await;
     });
-    let hosts = hosts(folder.path(), "1").await;
+    let hosts = hosts(directory.path(), "1").await;
     let terminal = open_terminal(&hosts, &["cat"]).await;
     let states: Vec<_> =
         hosts.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
@@ -184,11 +184,11 @@ impl Drop for StoppedProcess {
     }
 }
 
-/// Listens in `folder` as a host with this process id and version 1. Greets its client and then stays silent.
-fn stopped_host(folder: &Path, socket: &str, pid: u32) {
+/// Listens in `directory` as a host with this process id and version 1. Greets its client and then stays silent.
+fn stopped_host(directory: &Path, socket: &str, pid: u32) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    let listener = tokio::net::UnixListener::bind(folder.join(socket)).unwrap();
+    let listener = tokio::net::UnixListener::bind(directory.join(socket)).unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = [0; 12];
@@ -206,11 +206,11 @@ fn stopped_host(folder: &Path, socket: &str, pid: u32) {
 
 #[tokio::test(start_paused = true)]
 async fn stopped_host_does_not_delay_requests_to_all_hosts() {
-    let folder = folder();
+    let directory = directory();
     let process = StoppedProcess::new();
     let pid = process.0.id();
-    stopped_host(folder.path(), "host-00000001.sock", pid);
-    let hosts = hosts(folder.path(), "1").await;
+    stopped_host(directory.path(), "host-00000001.sock", pid);
+    let hosts = hosts(directory.path(), "1").await;
     assert_eq!(hosts.status().await.len(), 1);
     assert!(hosts.list().await.is_empty());
     let silent = AskError::HostSilent { pid };
@@ -226,13 +226,13 @@ async fn stopped_host_does_not_delay_requests_to_all_hosts() {
 
 #[tokio::test]
 async fn terminal_is_found_while_another_host_is_stopped() {
-    let folder = folder();
+    let directory = directory();
     let process = StoppedProcess::new();
     let pid = process.0.id();
-    stopped_host(folder.path(), "host-00000001.sock", pid);
+    stopped_host(directory.path(), "host-00000001.sock", pid);
     // The stopped host is the older of the two.
     tokio::time::pause();
-    let hosts = hosts(folder.path(), "2").await;
+    let hosts = hosts(directory.path(), "2").await;
     tokio::time::resume();
     let terminal = hosts.open(Spec { name: None, step: Some("run/open/1".into()), ..spec(&["cat"]) }).await.unwrap().0;
     let found = hosts.opened_by("run/open/1").await.unwrap().unwrap();
@@ -247,28 +247,28 @@ async fn terminal_is_found_while_another_host_is_stopped() {
 async fn stopped_host_is_resumed_and_ended_at_shutdown() {
     use std::os::unix::process::ExitStatusExt as _;
 
-    let folder = folder();
+    let directory = directory();
     let mut process = StoppedProcess::new();
-    stopped_host(folder.path(), "host-00000001.sock", process.0.id());
-    let hosts = hosts(folder.path(), "1").await;
+    stopped_host(directory.path(), "host-00000001.sock", process.0.id());
+    let hosts = hosts(directory.path(), "1").await;
     hosts.shut_down().await;
     assert_eq!(process.0.wait().unwrap().signal(), Some(rustix::process::Signal::TERM.as_raw()));
 }
 
 #[tokio::test]
 async fn abandoned_socket_is_removed() {
-    let folder = folder();
-    let socket = folder.path().join("host-00000001.sock");
+    let directory = directory();
+    let socket = directory.path().join("host-00000001.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    let hosts = hosts(folder.path(), "1").await;
+    let hosts = hosts(directory.path(), "1").await;
     assert!(!socket.exists());
     assert!(hosts.get("term_0000000000").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn input_with_a_step_is_typed_once_for_any_client() {
-    let folder = folder();
-    let first = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let first = hosts(directory.path(), "1").await;
     let terminal =
         open_terminal(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
     wait_for_output(&terminal, "ready").await;
@@ -278,7 +278,7 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
     let sent = terminal.send(input.clone()).await.unwrap();
     wait_for_output(&terminal, "<word>").await;
     drop(first);
-    let second = hosts(folder.path(), "1").await;
+    let second = hosts(directory.path(), "1").await;
     let repeated = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     let reported = repeated.send(input).await.unwrap();
     assert_eq!(reported.offset, sent.offset);
@@ -291,8 +291,8 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
 
 #[tokio::test]
 async fn interrupted_input_is_in_doubt_and_not_typed_again() {
-    let folder = folder();
-    let hosts = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let hosts = hosts(directory.path(), "1").await;
     // No program reads the input, and the line discipline buffers at most 4 kB.
     let terminal = open_terminal(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
     wait_for_output(&terminal, "ready").await;
@@ -313,8 +313,8 @@ async fn interrupted_input_is_in_doubt_and_not_typed_again() {
 
 #[tokio::test]
 async fn step_opens_one_terminal() {
-    let folder = folder();
-    let hosts = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let hosts = hosts(directory.path(), "1").await;
     let new = Spec { step: Some("run/open/1".into()), ..spec(&["cat"]) };
     let one = hosts.open(new.clone()).await.unwrap().0;
     let again = hosts.open(new.clone()).await.unwrap().0;
@@ -338,12 +338,12 @@ async fn step_opens_one_terminal() {
 /// A client of an updated daemon repeats a step that the host of the previous version has performed.
 #[tokio::test]
 async fn repeated_step_belongs_to_the_older_host_of_its_client() {
-    let folder = folder();
-    let before = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let before = hosts(directory.path(), "1").await;
     let new = |step: &str| Spec { step: Some(step.into()), ..spec(&["cat"]) };
     let (open, closed) = (before.open(new("open")).await.unwrap().0, before.open(new("closed")).await.unwrap().0);
     closed.close(Closing::default()).await.unwrap();
-    let after = hosts(folder.path(), "2").await;
+    let after = hosts(directory.path(), "2").await;
     for (step, terminal) in [("open", &open), ("closed", &closed)] {
         after.record_repeated(step);
         assert_eq!(after.open(new(step)).await.unwrap().0.id(), terminal.id());
@@ -353,7 +353,7 @@ async fn repeated_step_belongs_to_the_older_host_of_its_client() {
     assert_eq!(after.list().await.len(), 2);
     // A host without terminals still keeps its results.
     open.close(Closing::default()).await.unwrap();
-    let later = hosts(folder.path(), "2").await;
+    let later = hosts(directory.path(), "2").await;
     later.record_repeated("closed");
     assert_eq!(later.open(new("closed")).await.unwrap().0.id(), closed.id());
     assert_eq!(later.list().await.len(), 1);
@@ -363,14 +363,14 @@ async fn repeated_step_belongs_to_the_older_host_of_its_client() {
 
 #[tokio::test]
 async fn person_holding_a_terminal_types_alone_across_daemons() {
-    let folder = folder();
-    let first = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let first = hosts(directory.path(), "1").await;
     let terminal = open_terminal(&first, &["cat"]).await;
     let key = HoldKey("secret".into());
     let ann = LockHolder { name: "ann".into(), since: SystemTime::now() };
     assert_eq!(terminal.hold(ann.clone(), key.clone()).await, Ok(()));
     drop(first);
-    let second = hosts(folder.path(), "1").await;
+    let second = hosts(directory.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     let result = again.send(text_input("x")).await;
     assert_eq!(result.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
@@ -386,10 +386,10 @@ async fn person_holding_a_terminal_types_alone_across_daemons() {
 
 #[tokio::test]
 async fn hidden_input_is_reported_to_the_serving_daemon() {
-    let folder = folder();
+    let directory = directory();
     let reported: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = reported.clone();
-    let first = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
+    let first = hosts_with_sink(directory.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     let terminal =
         open_terminal(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"])
             .await;
@@ -402,15 +402,15 @@ async fn hidden_input_is_reported_to_the_serving_daemon() {
     assert_eq!(*reported.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();
-    let second = hosts_with_sink(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
+    let second = hosts_with_sink(directory.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     assert_eq!(*later.lock().unwrap(), ["hunter2", "given"]);
     second.shut_down().await;
 }
 
 #[tokio::test]
 async fn attached_client_sees_screen_output_and_end() {
-    let folder = folder();
-    let hosts = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let hosts = hosts(directory.path(), "1").await;
     let terminal = open_terminal(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
     wait_for_output(&terminal, "before").await;
     let mut attached = terminal.attach().await.unwrap();
@@ -435,8 +435,8 @@ async fn attached_client_sees_screen_output_and_end() {
 
 #[tokio::test]
 async fn slow_viewer_receives_a_redrawn_screen() {
-    let folder = folder();
-    let hosts = hosts(folder.path(), "1").await;
+    let directory = directory();
+    let hosts = hosts(directory.path(), "1").await;
     let terminal = open_terminal(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
     let mut attached = terminal.attach().await.unwrap();
     terminal.send(text_input("\n")).await.unwrap();
@@ -454,14 +454,14 @@ async fn slow_viewer_receives_a_redrawn_screen() {
 /// The record of an ended host stays until its steps are settled, but makes no later step uncertain.
 #[tokio::test]
 async fn ended_host_makes_no_later_step_uncertain() {
-    let folder = folder();
+    let directory = directory();
     let (before, since) = ("run_p4vawdxx5897paed/a/1", "run_p4vawdxx5897paed/b/1");
-    let note = serde_json::json!({"socket": folder.path().join("host-1.sock"), "pid": 1});
-    let notes = folder.path().join("notes");
+    let note = serde_json::json!({"socket": directory.path().join("host-1.sock"), "pid": 1});
+    let notes = directory.path().join("notes");
     std::fs::create_dir_all(&notes).unwrap();
     std::fs::write(notes.join("host-1.note"), steplatch_liar::to_msgpack(&note)).unwrap();
     let next = async |pending: &str, are_all: bool| {
-        let next = hosts(folder.path(), "1").await;
+        let next = hosts(directory.path(), "1").await;
         next.mark_uncertain([pending.to_owned()].into(), are_all);
         next
     };

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::hosts::{spec, wait};
-use super::remote::folder;
+use super::remote::directory;
 
 /// All secrets reported by the machine.
 #[derive(Debug, Default)]
@@ -45,16 +45,16 @@ struct Scene {
     liar: Liar,
     hosts: Hosts,
     secret_log: Arc<SecretLog>,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 fn config(name: &str) -> RemoteHostConfig {
     RemoteHostConfig { name: name.to_owned(), ssh: "ana@box".to_owned() }
 }
 
-async fn local_hosts(folder: &Path) -> Hosts {
+async fn local_hosts(directory: &Path) -> Hosts {
     let on_secret = |secret| panic!("a machine hides {secret:?} everywhere");
-    Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", on_secret).await.unwrap()
+    Hosts::find(Role::Visitor, directory, directory, Starter::InProcess(Box::default()), "1", on_secret).await.unwrap()
 }
 
 impl Scene {
@@ -63,11 +63,11 @@ impl Scene {
     }
 
     async fn with_liar(liar: Liar) -> Self {
-        let (folder, secret_log) = (folder(), Arc::<SecretLog>::default());
-        let hosts = local_hosts(folder.path()).await;
-        hosts.enable_remote(liar.setup(folder.path().join("machines"), secret_log.clone()));
+        let (directory, secret_log) = (directory(), Arc::<SecretLog>::default());
+        let hosts = local_hosts(directory.path()).await;
+        hosts.enable_remote(liar.setup(directory.path().join("machines"), secret_log.clone()));
         hosts.configure_remotes(&[config("box")]);
-        Self { liar, hosts, secret_log, folder }
+        Self { liar, hosts, secret_log, directory }
     }
 
     async fn open_as(&self, spec: Spec) -> Result<HostedTerminal, HostsError> {
@@ -895,8 +895,8 @@ async fn terminal_of_an_unanswered_opening_is_found_by_its_step() {
     let found = scene.hosts.opened_by("step").await.unwrap().unwrap();
     assert_eq!(found.id(), again.id());
     // The next daemon finds it, too.
-    let notes = scene.folder.path().join("machines");
-    let next = local_hosts(folder().path()).await;
+    let notes = scene.directory.path().join("machines");
+    let next = local_hosts(directory().path()).await;
     next.enable_remote(liar.setup(notes, Arc::<SecretLog>::default()));
     next.configure_remotes(&[config("box")]);
     let found = next.opened_by("step").await.unwrap().unwrap();
@@ -1049,7 +1049,7 @@ async fn copy_is_bounded_by_its_announced_size() {
         let scene = Scene::new(Lies::in_replies(reply)).await;
         let remote_files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
         let local_files = scene.hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
-        let inbox = scene.folder.path().join("inbox");
+        let inbox = scene.directory.path().join("inbox");
         std::fs::create_dir(&inbox).unwrap();
         let copied = async {
             let facts = remote_files.describe("a".into()).await?;
@@ -1197,11 +1197,11 @@ impl SshEnvironment for NoVariables {
 /// An `ssh` that does not end by itself, nor do its children.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_ssh_is_killed_with_its_children() {
-    let folder = folder();
-    let program = folder.path().join("ssh");
+    let directory = directory();
+    let program = directory.path().join("ssh");
     let text = format!(
         "#!/bin/sh\ncase \" $* \" in *' -G '*) exit 1;; esac\ntrap '' HUP TERM\nsleep 600 &\necho $$ $! >> {}/pids\nwait\n",
-        folder.path().display()
+        directory.path().display()
     );
     std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -1212,7 +1212,7 @@ async fn abandoned_ssh_is_killed_with_its_children() {
         dialed: DialedTargets::default(),
     };
     let pids = || -> Vec<String> {
-        let text = std::fs::read_to_string(folder.path().join("pids")).unwrap_or_default();
+        let text = std::fs::read_to_string(directory.path().join("pids")).unwrap_or_default();
         text.split_whitespace().map(str::to_owned).collect()
     };
     for round in 1..=5 {

@@ -23,7 +23,7 @@ use super::hosts::wait;
 /// A remote machine in this process. Its terminal host runs as long as this value.
 #[derive(Debug)]
 pub(super) struct RemoteMachine {
-    folder: PathBuf,
+    directory: PathBuf,
     /// The local ends of all connections so far.
     connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
     pub(super) dialed: AtomicUsize,
@@ -64,7 +64,7 @@ impl Transport for RemoteTransport {
             let (local_end, remote_end) = std::os::unix::net::UnixStream::pair().unwrap();
             self.0.connections.lock().unwrap().push(local_end.try_clone().unwrap());
             let relay = Relay {
-                folder: self.0.folder.clone(),
+                directory: self.0.directory.clone(),
                 starter: Starter::InProcess(Box::default()),
                 version: "1".to_owned(),
             };
@@ -80,30 +80,31 @@ impl Transport for RemoteTransport {
     }
 }
 
-pub(super) fn folder() -> TempDir {
+pub(super) fn directory() -> TempDir {
     tempfile::Builder::new().prefix("remote-").tempdir_in("/tmp").unwrap()
 }
 
 /// A terminal host in this process.
-async fn start_host(folder: &Path) -> Hosts {
-    let host =
-        Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+async fn start_host(directory: &Path) -> Hosts {
+    let host = Hosts::find(Role::Visitor, directory, directory, Starter::InProcess(Box::default()), "1", |_| {})
+        .await
+        .unwrap();
     host.prepare().await.unwrap();
     host
 }
 
 /// A remote machine with a terminal host, which the second value keeps alive.
 pub(super) async fn start_remote() -> (Arc<RemoteMachine>, Hosts, TempDir) {
-    let folder = folder();
-    let host = start_host(folder.path()).await;
+    let directory = directory();
+    let host = start_host(directory.path()).await;
     let machine = RemoteMachine {
-        folder: folder.path().to_owned(),
+        directory: directory.path().to_owned(),
         connections: Mutex::default(),
         dialed: AtomicUsize::default(),
         is_away: AtomicBool::default(),
         failures: AtomicUsize::default(),
     };
-    (Arc::new(machine), host, folder)
+    (Arc::new(machine), host, directory)
 }
 
 /// A sink for machines without secrets.
@@ -119,12 +120,13 @@ impl MachineSecretSink for IgnoredSecrets {
 }
 
 /// A daemon's hosts, with the remote machine as `box`.
-pub(super) async fn local_hosts(folder: &Path, machine: &Arc<RemoteMachine>) -> Hosts {
-    let hosts =
-        Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+pub(super) async fn local_hosts(directory: &Path, machine: &Arc<RemoteMachine>) -> Hosts {
+    let hosts = Hosts::find(Role::Visitor, directory, directory, Starter::InProcess(Box::default()), "1", |_| {})
+        .await
+        .unwrap();
     let transport = Arc::new(RemoteTransport(machine.clone()));
     hosts.enable_remote(RemoteSetup {
-        notes: folder.join("machines"),
+        notes: directory.join("machines"),
         transport,
         questions: Arc::new(NoQuestions),
         secrets: Arc::new(IgnoredSecrets),
@@ -177,9 +179,9 @@ async fn output(terminal: &HostedTerminal) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn remote_terminal_works_like_a_local_one() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     assert_eq!(hosts.remote_status()[0].state, RemoteHostState::Idle);
     let terminal = open_terminal(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
     wait_for_output(&terminal, "here:\n").await;
@@ -198,9 +200,9 @@ async fn remote_terminal_works_like_a_local_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_connections_lose_no_output_and_type_nothing_twice() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     // An echo would appear within the output of cat.
     let terminal = open_terminal(&hosts, &["sh", "-c", "stty -echo; echo begins; exec cat"]).await;
     wait_for_output(&terminal, "begins\n").await;
@@ -228,15 +230,15 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_daemon_finds_terminals_and_types_a_step_once() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let first = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let first = local_hosts(directory.path(), &machine).await;
     let terminal = open_terminal(&first, ANSWERS).await;
     terminal.send(text_input("once\n", "step-1")).await.unwrap();
     wait_for_output(&terminal, "got once").await;
     let id = terminal.id().clone();
     drop((terminal, first));
-    let second = local_hosts(folder.path(), &machine).await;
+    let second = local_hosts(directory.path(), &machine).await;
     let terminal = second.get(id.as_str()).await.unwrap().unwrap();
     terminal.send(text_input("once\n", "step-1")).await.unwrap();
     terminal.send(text_input("twice\n", "step-2")).await.unwrap();
@@ -246,9 +248,9 @@ async fn next_daemon_finds_terminals_and_types_a_step_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_machine_is_reported_with_its_terminals() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     let terminal = open_terminal(&hosts, ANSWERS).await.with_connect_timeout(Duration::from_millis(50));
     machine.set_away(true);
     eventually("the lost connection is noticed", async || match &hosts.remote_status()[0].state {
@@ -274,9 +276,9 @@ async fn unreachable_machine_is_reported_with_its_terminals() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
-    let (machine, host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     let terminal = open_terminal(&hosts, &["cat"]).await.with_connect_timeout(Duration::from_secs(60));
     host.shut_down().await;
     // A terminal that is ending may still answer that it is closed.
@@ -294,23 +296,23 @@ async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn step_of_an_ended_host_is_not_repeated_by_another() {
-    let (machine, host, remote_folder) = start_remote().await;
-    let folder = folder();
+    let (machine, host, remote_directory) = start_remote().await;
+    let directory = directory();
     let run = RunId::random().to_string();
     let [open, write] = ["a/1", "b/1"].map(|step| format!("{run}/{step}"));
     let opening = Spec { step: Some(open.clone()), ..spec(ANSWERS) };
-    let first = local_hosts(folder.path(), &machine).await;
+    let first = local_hosts(directory.path(), &machine).await;
     first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap();
-    let written = folder.path().join("written");
+    let written = directory.path().join("written");
     let timeout = Duration::from_secs(60);
     let files = first.files(Some("box"), timeout, Some(write.clone())).await.unwrap();
     files.put(&written, b"once", None, true).await.unwrap();
     drop((files, first));
     std::fs::remove_file(&written).unwrap();
     host.shut_down().await;
-    let _other = start_host(remote_folder.path()).await;
+    let _other = start_host(remote_directory.path()).await;
 
-    let second = local_hosts(folder.path(), &machine).await;
+    let second = local_hosts(directory.path(), &machine).await;
     eventually("the end of the host is noticed", async || {
         let unsettled = second.unsettled(&mut BTreeSet::new()).await;
         (unsettled == [open.clone(), write.clone()]).then_some(()).ok_or(unsettled)
@@ -330,9 +332,9 @@ async fn step_of_an_ended_host_is_not_repeated_by_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_request_survives_temporary_failures() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     let failing = |count: usize| machine.failures.store(count, Ordering::Relaxed);
     failing(1);
     let error =
@@ -357,19 +359,19 @@ async fn waiting_request_survives_temporary_failures() {
 /// An earlier daemon requested the terminal, and this daemon cannot reach its host.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_machine_does_not_lose_a_request() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
     let step = format!("{}/a/1", RunId::random());
     let opening = Spec { step: Some(step.clone()), name: Some("work".to_owned()), ..spec(ANSWERS) };
-    let first = local_hosts(folder.path(), &machine).await;
+    let first = local_hosts(directory.path(), &machine).await;
     let terminal =
         first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
     // The answer was lost: only the request is noted.
-    forget_answers(folder.path());
+    forget_answers(directory.path());
     machine.set_away(true);
-    let second = local_hosts(folder.path(), &machine).await;
+    let second = local_hosts(directory.path(), &machine).await;
     let result = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
     assert!(matches!(&result, Err(HostsError::HostRequest(AskError::NotConnected { .. }))), "{result:?}");
     assert!(second.has_requested_opening(&step));
@@ -388,8 +390,8 @@ async fn unreachable_machine_does_not_lose_a_request() {
 
 /// Changes the notes of the machine to those of a daemon killed before it received the answer to its request for a
 /// terminal.
-fn forget_answers(folder: &Path) {
-    let file = folder.join("machines/box.machine");
+fn forget_answers(directory: &Path) {
+    let file = directory.join("machines/box.machine");
     let mut notes: serde_json::Value = steplatch_liar::from_msgpack(&std::fs::read(&file).unwrap());
     for opening in notes["openings"].as_object_mut().unwrap().values_mut() {
         opening["terminal"] = serde_json::Value::Null;

@@ -8,7 +8,7 @@ use steplatch_files::FileError;
 use steplatch_host::{CLIENT_CONNECT_TIMEOUT, Copied, CopyOptions, MachineFiles, TransferError};
 use steplatch_patience::eventually;
 
-use super::remote::{cut_repeatedly, folder, local_hosts, start_remote};
+use super::remote::{cut_repeatedly, directory, local_hosts, start_remote};
 
 const OPTIONS: CopyOptions = CopyOptions { mode: None, replace: true, limit: u64::MAX };
 
@@ -17,22 +17,23 @@ async fn copy(from: &MachineFiles, source: &Path, to: &MachineFiles, target: &Pa
     from.copy((source, &facts), (to, target), OPTIONS, |_| {}).await
 }
 
-fn names(folder: &Path) -> Vec<PathBuf> {
-    let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
+fn names(directory: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
     names.sort();
     names
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn copy_continues_over_a_new_connection_in_both_directions() {
-    let (machine, _host, _remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, _remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     let local_files = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let remote_files = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let content: Vec<u8> =
         (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-    let (source, target, back) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+    let (source, target, back) = (directory.path().join("a"), directory.path().join("b"), directory.path().join("c"));
     std::fs::write(&source, &content).unwrap();
     let cutter = cut_repeatedly(&machine);
     let sent = copy(&local_files, &source, &remote_files, &target).await.unwrap();
@@ -45,14 +46,14 @@ async fn copy_continues_over_a_new_connection_in_both_directions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_or_changed_copy_leaves_nothing_behind() {
-    let (machine, _host, remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     let local_files = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let remote_files = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
-    let inbox = remote_folder.path().join("inbox");
+    let inbox = remote_directory.path().join("inbox");
     remote_files.make_directory(inbox.clone()).await.unwrap();
-    let source = folder.path().join("a");
+    let source = directory.path().join("a");
     std::fs::write(&source, vec![7; 8 << 20]).unwrap();
     let facts = local_files.describe(source.clone()).await.unwrap();
 
@@ -97,17 +98,17 @@ async fn abandoned_or_changed_copy_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_without_a_length_is_read_to_its_end() {
-    let (machine, _host, remote_folder) = start_remote().await;
-    let folder = folder();
-    let hosts = local_hosts(folder.path(), &machine).await;
+    let (machine, _host, remote_directory) = start_remote().await;
+    let directory = directory();
+    let hosts = local_hosts(directory.path(), &machine).await;
     let local_files = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let remote_files = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let source = Path::new("/proc/sys/kernel/ostype");
-    let target = remote_folder.path().join("type");
+    let target = remote_directory.path().join("type");
     copy(&remote_files, source, &local_files, &target).await.unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"Linux\n");
     // An empty file is a file too.
-    let empty = folder.path().join("empty");
+    let empty = directory.path().join("empty");
     std::fs::write(&empty, "").unwrap();
     assert_eq!(copy(&local_files, &empty, &remote_files, &target).await.unwrap().length, 0);
     assert_eq!(std::fs::read(&target).unwrap(), b"");

@@ -15,9 +15,9 @@ use tempfile::TempDir;
 const NOTES: &str = "async def notes(ctx):\n    return 1\nWorkflow(id='notes', fn=notes)\n";
 
 fn library() -> (TempDir, Library) {
-    let folder = tempfile::tempdir().unwrap();
-    let library = Library::open(folder.path().join("project/.terminal_control_workflows"));
-    (folder, library)
+    let directory = tempfile::tempdir().unwrap();
+    let library = Library::open(directory.path().join("project/.terminal_control_workflows"));
+    (directory, library)
 }
 
 fn name(text: &str) -> WorkflowName {
@@ -37,12 +37,12 @@ fn load(library: &Library, text: &str, replaces: Option<&Signature>) -> Result<F
 }
 
 fn metadata_path(library: &Library) -> PathBuf {
-    library.folder().join("notes.meta.json")
+    library.directory().join("notes.meta.json")
 }
 
 #[test]
 fn file_is_saved_unchanged_with_metadata_beside_it() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     assert_eq!(library.functions().unwrap(), []);
     let saved = load(&library, NOTES, None).unwrap();
     assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
@@ -80,7 +80,7 @@ fn file_is_saved_unchanged_with_metadata_beside_it() {
 
 #[test]
 fn run_counts_only_for_its_text_and_changes_reset_to_draft() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let saved = load(&library, NOTES, None).unwrap();
     let hash = saved.metadata.hash;
     for (run, succeeded) in [("run_1", false), ("run_2", true), ("run_2", true)] {
@@ -118,7 +118,7 @@ fn run_counts_only_for_its_text_and_changes_reset_to_draft() {
 
 #[test]
 fn text_replaces_only_the_expected_version() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let first = load(&library, NOTES, None).unwrap().metadata;
     let other = NOTES.replace("return 1", "return 2");
     assert!(matches!(load(&library, &other, None), Err(CreateError::Exists { .. })));
@@ -138,7 +138,7 @@ fn text_replaces_only_the_expected_version() {
 
 #[test]
 fn invalid_metadata_loses_counts_but_not_the_file() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let saved = load(&library, NOTES, None).unwrap().metadata;
     for junk in ["", "[]", "{\"workflows\": 7}", "{\"version\": -1}", "\u{0}", "{\"hash\": {}}"] {
         fs::write(metadata_path(&library), junk).unwrap();
@@ -158,12 +158,12 @@ fn invalid_metadata_loses_counts_but_not_the_file() {
 
 #[test]
 fn file_from_git_needs_no_metadata() {
-    let (_folder, library) = library();
-    fs::create_dir_all(library.folder()).unwrap();
-    fs::write(library.folder().join("notes.py"), NOTES).unwrap();
-    fs::write(library.folder().join("not a name.py"), NOTES).unwrap();
-    fs::write(library.folder().join(".hidden.py"), NOTES).unwrap();
-    fs::create_dir(library.folder().join("folder.py")).unwrap();
+    let (_directory, library) = library();
+    fs::create_dir_all(library.directory()).unwrap();
+    fs::write(library.directory().join("notes.py"), NOTES).unwrap();
+    fs::write(library.directory().join("not a name.py"), NOTES).unwrap();
+    fs::write(library.directory().join(".hidden.py"), NOTES).unwrap();
+    fs::create_dir(library.directory().join("folder.py")).unwrap();
     let found = library.functions().unwrap();
     let files: Vec<_> =
         found.iter().map(|found| (found.file.as_str(), found.name.is_ok(), found.stamp.is_some())).collect();
@@ -171,14 +171,14 @@ fn file_from_git_needs_no_metadata() {
     let file = library.function_file(&name("notes")).unwrap();
     assert_eq!((file.metadata.version, file.metadata.origin, file.metadata_error), (1, None, None));
     assert!(matches!(library.function_file(&name("folder")), Err(LookupError::Broken { .. })));
-    fs::write(library.folder().join("latin.py"), b"# \xe4\n").unwrap();
+    fs::write(library.directory().join("latin.py"), b"# \xe4\n").unwrap();
     let latin = library.function_file(&name("latin")).unwrap_err();
     assert!(latin.to_string().ends_with("is broken: it is not UTF-8"), "{latin}");
 }
 
 #[test]
 fn removing_a_file_removes_its_metadata() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     load(&library, NOTES, None).unwrap();
     library.delete_functions(&name("notes")).unwrap();
     assert!(!metadata_path(&library).exists() && library.functions().unwrap().is_empty());
@@ -190,7 +190,7 @@ fn removing_a_file_removes_its_metadata() {
 
 #[test]
 fn saved_machine_does_not_reuse_an_existing_name() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let machine = json!({"name": "notes", "initial_state": "a", "states": {"a": {}}});
     let saved = library.keep_proven(&machine, None, &|name| name.as_str() == "notes", &Author::default()).unwrap();
     assert_eq!(saved.name, name("notes_2"));
@@ -198,8 +198,8 @@ fn saved_machine_does_not_reuse_an_existing_name() {
 
 #[test]
 fn stamp_detects_changes_and_is_unsettled_while_fresh() {
-    let (folder, _) = library();
-    let file = folder.path().join("a.py");
+    let (directory, _) = library();
+    let file = directory.path().join("a.py");
     assert_eq!(Stamp::at(&file), None);
     fs::write(&file, "1").unwrap();
     let stamp = Stamp::at(&file).unwrap();

@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{Author, CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
+use steplatch_library::{Author, CreateError, DirectoryError, Library, LookupError, SaveOutcome, Signature, Status};
 use tempfile::TempDir;
 
 /// A library in a directory that does not exist yet.
 fn library() -> (TempDir, Library) {
-    let folder = tempfile::tempdir().unwrap();
-    let library = Library::open(folder.path().join("project/.terminal_control_workflows"));
-    (folder, library)
+    let directory = tempfile::tempdir().unwrap();
+    let library = Library::open(directory.path().join("project/.terminal_control_workflows"));
+    (directory, library)
 }
 
 fn name(text: &str) -> WorkflowName {
@@ -47,8 +47,8 @@ fn names(library: &Library) -> Vec<String> {
 }
 
 /// The visible files of a directory with their content.
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
+fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(directory)
         .unwrap()
         .map(|file| file.unwrap())
         .filter(|file| !file.file_name().to_string_lossy().starts_with(".lock"))
@@ -66,7 +66,7 @@ fn edit(file: &Path, from: &str, to: &str) {
 
 #[test]
 fn workflow_is_one_file_with_keys_in_document_order() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let definition = json!({"states": {"b": {}, "a": {}}, "name": "build", "initial_state": "b"});
     let stored = library.create(&definition, false, &Author::default()).unwrap();
     let text = fs::read_to_string(library.file(&stored.name)).unwrap();
@@ -99,7 +99,7 @@ fn workflow_is_one_file_with_keys_in_document_order() {
 
 #[test]
 fn recording_a_run_changes_only_run_statistics() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = fs::read_to_string(library.file(&stored.name)).unwrap();
     assert!(library.record_run(&stored.name, &stored.metadata.hash, true, 3, noon()).unwrap());
@@ -117,7 +117,7 @@ fn recording_a_run_changes_only_run_statistics() {
 
 #[test]
 fn existing_name_is_refused_unless_overwriting() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let first = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.record_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
     let error = library.create(&machine("build", "ninja\n"), false, &Author::default()).unwrap_err();
@@ -141,7 +141,7 @@ fn existing_name_is_refused_unless_overwriting() {
 
 #[test]
 fn invalid_file_names_are_refused_and_create_nothing() {
-    let (folder, library) = library();
+    let (directory, library) = library();
     for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
         let result = library.create(&machine(bad, "x"), true, &Author::default());
         assert!(matches!(result, Err(CreateError::InvalidName(_))), "{bad}");
@@ -153,7 +153,7 @@ fn invalid_file_names_are_refused_and_create_nothing() {
     ));
     assert!(matches!(library.create(&unnamed("x"), true, &Author::default()), Err(CreateError::NoName)));
     assert!(matches!(library.create(&json!([1]), true, &Author::default()), Err(CreateError::NotAnObject)));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     assert!(matches!(library.get(&name("index")), Err(LookupError::NotFound { .. })));
     assert!(matches!(library.delete(&name("index")), Err(LookupError::NotFound { .. })));
     assert!(names(&library).is_empty());
@@ -161,7 +161,7 @@ fn invalid_file_names_are_refused_and_create_nothing() {
 
 #[test]
 fn executed_definition_is_saved_once_under_a_free_name() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let keep = |definition: &Value, preferred_name: Option<&str>| {
         let SaveOutcome { saved, name } =
             library.keep_proven(definition, preferred_name.map(name).as_ref(), &|_| false, &Author::default()).unwrap();
@@ -192,7 +192,7 @@ fn executed_definition_is_saved_once_under_a_free_name() {
 
 #[test]
 fn completed_draft_is_proven() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let outcome = library.keep_proven(&machine("inline", "make\n"), None, &|_| false, &Author::default()).unwrap();
     assert_eq!(outcome, SaveOutcome { saved: false, name: name("build") });
@@ -201,7 +201,7 @@ fn completed_draft_is_proven() {
 
 #[test]
 fn successes_count_only_for_the_saved_definition() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let record_run =
         |hash: &Signature, succeeded| library.record_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
@@ -220,7 +220,7 @@ fn successes_count_only_for_the_saved_definition() {
 
 #[test]
 fn edited_workflow_is_a_draft_again() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.keep_proven(&machine("build", "make\n"), None, &|_| false, &Author::default()).unwrap();
     assert_eq!(library.list().unwrap().entries[0].metadata.status, Status::Proven);
     edit(&library.file(&name("build")), "make", "just");
@@ -241,7 +241,7 @@ fn edited_workflow_is_a_draft_again() {
 
 #[test]
 fn unknown_metadata_keys_are_kept() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
     library.record_run(&stored.name, &stored.metadata.hash, true, 1, noon()).unwrap();
@@ -251,8 +251,8 @@ fn unknown_metadata_keys_are_kept() {
 /// Document 001, lines 436-446: a file of `store_workflow`, and beside it its index (lines 451-469).
 #[test]
 fn reads_and_counts_library_of_document_001_line_436() {
-    let (_folder, library) = library();
-    fs::create_dir_all(library.folder()).unwrap();
+    let (_directory, library) = library();
+    fs::create_dir_all(library.directory()).unwrap();
     let definition = machine("build_project", "make\n");
     let metadata = json!({
         "created": "2025-08-03T12:00:00.123456+00:00", "run_count": 3, "last_run": "2025-08-04T12:00:00.123456+00:00",
@@ -260,7 +260,7 @@ fn reads_and_counts_library_of_document_001_line_436() {
     });
     let file = library.file(&name("build_project"));
     fs::write(&file, serde_json::to_string(&json!({"definition": definition, "metadata": metadata})).unwrap()).unwrap();
-    fs::write(library.folder().join(".index.jsonl"), "{\"name\": \"build_project\"}\n").unwrap();
+    fs::write(library.directory().join(".index.jsonl"), "{\"name\": \"build_project\"}\n").unwrap();
     let listing = library.list().unwrap();
     assert!(listing.broken.is_empty(), "{:?}", listing.broken);
     assert_eq!(names(&library), ["build_project"]);
@@ -276,8 +276,8 @@ fn reads_and_counts_library_of_document_001_line_436() {
 /// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` are those of one execution.
 #[test]
 fn reads_and_counts_library_of_document_000_line_70() {
-    let (_folder, library) = library();
-    fs::create_dir_all(library.folder()).unwrap();
+    let (_directory, library) = library();
+    fs::create_dir_all(library.directory()).unwrap();
     let definition = machine("duplicate_test", "make\n");
     let metadata = json!({
         "hash": "0123456789abcdef", "created": "2025-08-03T12:00:00+00:00", "success_count": 1,
@@ -297,8 +297,8 @@ fn reads_and_counts_library_of_document_000_line_70() {
 
 #[test]
 fn metadata_never_makes_a_definition_unreadable() {
-    let (_folder, library) = library();
-    fs::create_dir_all(library.folder()).unwrap();
+    let (_directory, library) = library();
+    fs::create_dir_all(library.directory()).unwrap();
     let definition = machine("build", "make\n");
     let foreign = [
         (json!(null), 1),
@@ -323,7 +323,7 @@ fn metadata_never_makes_a_definition_unreadable() {
 /// Document 001, lines 452-462: an entry of the index.
 #[test]
 fn list_has_the_contract_and_the_number_of_states() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     let mut definition = machine("build", "make\n");
     definition["arguments"] = json!({"ROOT": "where"});
     library.create(&definition, false, &Author::default()).unwrap();
@@ -336,9 +336,9 @@ fn list_has_the_contract_and_the_number_of_states() {
 
 #[test]
 fn broken_files_are_listed_with_reasons_beside_valid_ones() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("good", "make\n"), false, &Author::default()).unwrap();
-    let at = |name: &str| library.folder().join(name);
+    let at = |name: &str| library.directory().join(name);
     fs::write(at("cut.json"), r#"{"definition": {"#).unwrap();
     fs::write(at("list.json"), "[]").unwrap();
     fs::write(at("empty.json"), "{}").unwrap();
@@ -382,10 +382,10 @@ fn broken_files_are_listed_with_reasons_beside_valid_ones() {
 
 #[test]
 fn missing_stale_or_broken_index_is_rebuilt() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("one", "1"), false, &Author::default()).unwrap();
     let listing = library.list().unwrap();
-    let index = library.folder().join("index.json");
+    let index = library.directory().join("index.json");
     let good = fs::read_to_string(&index).unwrap();
     let newer = good.replace(r#""format": 2"#, r#""format": 3"#);
     assert_ne!(newer, good);
@@ -406,7 +406,7 @@ fn missing_stale_or_broken_index_is_rebuilt() {
 
 #[test]
 fn workflow_can_be_deleted_once() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     assert!(matches!(library.delete(&name("build")), Err(LookupError::NotFound { .. })));
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.delete(&name("build")).unwrap();
@@ -417,9 +417,9 @@ fn workflow_can_be_deleted_once() {
 
 #[test]
 fn ten_megabyte_definition_is_refused() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    let before = files(library.folder());
+    let before = files(library.directory());
     let large = machine("build", &"x".repeat(10_000_000));
     for result in [
         library.create(&large, true, &Author::default()).map(|_| ()),
@@ -427,7 +427,7 @@ fn ten_megabyte_definition_is_refused() {
     ] {
         assert!(matches!(result, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{result:?}");
     }
-    assert_eq!(files(library.folder()), before);
+    assert_eq!(files(library.directory()), before);
     // The largest accepted definition can be read again.
     library.create(&machine("large", &"x".repeat(1_044_000)), false, &Author::default()).unwrap();
     assert_eq!(names(&library), ["build", "large"]);
@@ -435,11 +435,11 @@ fn ten_megabyte_definition_is_refused() {
 
 #[test]
 fn git_ignores_other_files_of_the_library() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.list().unwrap();
-    let ignored = fs::read_to_string(library.folder().join(".gitignore")).unwrap();
-    for (file, _) in files(library.folder()) {
+    let ignored = fs::read_to_string(library.directory().join(".gitignore")).unwrap();
+    for (file, _) in files(library.directory()) {
         assert!(
             ["build.json", ".gitignore", ".versions"].contains(&file.as_str())
                 || ignored.lines().any(|line| line == format!("/{file}")),
@@ -450,9 +450,9 @@ fn git_ignores_other_files_of_the_library() {
 
 #[test]
 fn next_writer_removes_unfinished_files() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    let unfinished_file = library.folder().join(".unfinished-1-0");
+    let unfinished_file = library.directory().join(".unfinished-1-0");
     fs::write(&unfinished_file, "{").unwrap();
     assert_eq!(names(&library), ["build"]);
     library.create(&machine("other", "make\n"), false, &Author::default()).unwrap();
@@ -461,14 +461,14 @@ fn next_writer_removes_unfinished_files() {
 
 #[test]
 fn read_only_directory_is_readable_and_reported_on_write() {
-    let (folder, library) = library();
+    let (directory, library) = library();
     library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;
     use std::os::unix::fs::PermissionsExt as _;
     // Tests may run as root, who bypasses permissions; a thread can change its user.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o555)).unwrap();
-    let before = files(library.folder());
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(library.directory(), fs::Permissions::from_mode(0o555)).unwrap();
+    let before = files(library.directory());
     std::thread::scope(|scope| {
         let unprivileged = scope.spawn(|| {
             if rustix::process::geteuid().is_root() {
@@ -476,19 +476,19 @@ fn read_only_directory_is_readable_and_reported_on_write() {
                 rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
             }
             assert_eq!(names(&library), ["build"]);
-            let read_only = |error: &FolderError| matches!(error, FolderError::ReadOnly { .. });
+            let read_only = |error: &DirectoryError| matches!(error, DirectoryError::ReadOnly { .. });
             let create = library.create(&machine("other", "x"), false, &Author::default()).unwrap_err();
-            assert!(matches!(&create, CreateError::Folder(error) if read_only(error)), "{create:?}");
+            assert!(matches!(&create, CreateError::Directory(error) if read_only(error)), "{create:?}");
             let keep = library.keep_proven(&machine("other", "x"), None, &|_| false, &Author::default()).unwrap_err();
-            assert!(matches!(&keep, CreateError::Folder(error) if read_only(error)), "{keep:?}");
+            assert!(matches!(&keep, CreateError::Directory(error) if read_only(error)), "{keep:?}");
             let delete = library.delete(&name("build")).unwrap_err();
-            assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");
+            assert!(matches!(&delete, LookupError::Directory(error) if read_only(error)), "{delete:?}");
             let record_run = library.record_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
-            assert!(matches!(&record_run, LookupError::Folder(error) if read_only(error)), "{record_run:?}");
+            assert!(matches!(&record_run, LookupError::Directory(error) if read_only(error)), "{record_run:?}");
             assert!(record_run.to_string().ends_with(".terminal_control_workflows' is read-only"), "{record_run}");
         });
         unprivileged.join().unwrap();
     });
-    assert_eq!(files(library.folder()), before);
-    fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(files(library.directory()), before);
+    fs::set_permissions(library.directory(), fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{Author, CreateError, FolderError, Library, Status};
+use steplatch_library::{Author, CreateError, DirectoryError, Library, Status};
 
-const FOLDER: &str = "STEPLATCH_LIBRARY_TEST_FOLDER";
+const DIRECTORY: &str = "STEPLATCH_LIBRARY_TEST_FOLDER";
 const WRITER: &str = "STEPLATCH_LIBRARY_TEST_WRITER";
 const PROCESSES: usize = 4;
 const THREADS: usize = 10;
@@ -24,7 +24,7 @@ fn name(text: &str) -> WorkflowName {
 }
 
 fn library() -> Option<Library> {
-    std::env::var_os(FOLDER).map(|folder| Library::open(PathBuf::from(folder)))
+    std::env::var_os(DIRECTORY).map(|directory| Library::open(PathBuf::from(directory)))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn save_from_many_threads() {
     let process = std::env::var(WRITER).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (library, process) = (Library::open(library.folder()), &process);
+            let (library, process) = (Library::open(library.directory()), &process);
             scope.spawn(move || {
                 let outcome = library
                     .keep_proven(&machine("same", &format!("{process} {thread}")), None, &|_| false, &Author::default())
@@ -50,14 +50,14 @@ fn save_from_many_threads() {
 
 #[test]
 fn concurrent_saves_by_four_processes_are_all_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = Library::open(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let library = Library::open(directory.path());
     library.create(&machine("shared", "x"), false, &Author::default()).unwrap();
     let writers: Vec<_> = (0..PROCESSES)
         .map(|process| {
             Command::new(std::env::current_exe().unwrap())
                 .args(["processes::save_from_many_threads", "--exact", "--ignored"])
-                .env(FOLDER, folder.path())
+                .env(DIRECTORY, directory.path())
                 .env(WRITER, process.to_string())
                 .stdout(Stdio::null())
                 .spawn()
@@ -84,7 +84,7 @@ fn concurrent_saves_by_four_processes_are_all_kept() {
     let shared = library.get(&name("shared")).unwrap().metadata;
     let run_total = (PROCESSES * THREADS) as u64;
     assert_eq!((shared.run_count, shared.success_count, shared.total_states), (run_total, run_total / 2, 3));
-    let directory_entries = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let directory_entries = std::fs::read_dir(directory.path()).unwrap().flatten();
     assert_eq!(
         directory_entries.filter(|file| file.file_name().to_string_lossy().starts_with(".unfinished")).count(),
         0
@@ -95,7 +95,7 @@ fn concurrent_saves_by_four_processes_are_all_kept() {
 #[ignore = "started by the test below, where no file can become large"]
 fn save_without_disk_space() {
     let Some(library) = library() else { return };
-    let no_room = |error: &CreateError| matches!(error, CreateError::Folder(FolderError::NoRoom { .. }));
+    let no_room = |error: &CreateError| matches!(error, CreateError::Directory(DirectoryError::NoRoom { .. }));
     let large = "x".repeat(500_000);
     let create = library.create(&machine("build", &large), true, &Author::default()).unwrap_err();
     assert!(no_room(&create), "{create:?}");
@@ -108,14 +108,14 @@ fn save_without_disk_space() {
 
 #[test]
 fn full_disk_is_reported_and_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = Library::open(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let library = Library::open(directory.path());
     let before = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     // The shell's blocks have 512 or 1024 bytes. The signal at the limit would terminate the process.
     let status = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" processes::save_without_disk_space --exact --ignored"])
         .arg(std::env::current_exe().unwrap())
-        .env(FOLDER, folder.path())
+        .env(DIRECTORY, directory.path())
         .stdout(Stdio::null())
         .status()
         .unwrap();
@@ -123,7 +123,7 @@ fn full_disk_is_reported_and_changes_nothing() {
     assert_eq!(library.get(&name("build")).unwrap(), before);
     let names: Vec<String> = library.list().unwrap().entries.into_iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!(names, ["build", "small"]);
-    let directory_entries = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let directory_entries = std::fs::read_dir(directory.path()).unwrap().flatten();
     assert_eq!(
         directory_entries.filter(|file| file.file_name().to_string_lossy().starts_with(".unfinished")).count(),
         0

@@ -8,9 +8,9 @@ use steplatch_library::{Author, Library, LookupError, MAX_VERSIONS, SavedVersion
 use tempfile::TempDir;
 
 fn library() -> (TempDir, Library) {
-    let folder = tempfile::tempdir().unwrap();
-    let library = Library::open(folder.path().join("library"));
-    (folder, library)
+    let directory = tempfile::tempdir().unwrap();
+    let library = Library::open(directory.path().join("library"));
+    (directory, library)
 }
 
 fn build_name() -> WorkflowName {
@@ -42,7 +42,7 @@ fn summarize(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> 
 
 #[test]
 fn change_keeps_the_previous_version_with_its_author() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
     library.create(&machine("ninja"), true, &author("claude", "faster")).unwrap();
     // A definition with the same behaviour is not a new version.
@@ -64,13 +64,13 @@ fn change_keeps_the_previous_version_with_its_author() {
     assert_eq!((restored.metadata.version, restored.metadata.status), (3, Status::Draft));
     assert_eq!(library.list().unwrap().entries.len(), 1, "versions are not listed as workflows");
     assert!(library.list().unwrap().broken.is_empty());
-    let ignored = fs::read_to_string(library.folder().join(".versions/.gitignore")).unwrap();
+    let ignored = fs::read_to_string(library.directory().join(".versions/.gitignore")).unwrap();
     assert_eq!(ignored, "*\n", "git ignores the versions");
 }
 
 #[test]
 fn manually_edited_file_is_a_version_without_author() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
     let file = library.file(&build_name());
     let edited = fs::read_to_string(&file).unwrap().replace("\"make\"", "\"make -j\"");
@@ -88,11 +88,11 @@ fn manually_edited_file_is_a_version_without_author() {
 
 #[test]
 fn versions_survive_an_older_library_and_a_foreign_file() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     let first = fs::read_to_string(library.file(&build_name())).unwrap();
     // An earlier steplatch recorded no versions.
-    fs::remove_dir_all(library.folder().join(".versions")).unwrap();
+    fs::remove_dir_all(library.directory().join(".versions")).unwrap();
     library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
     let versions = library.versions(&build_name()).unwrap();
     assert_eq!(summarize(&versions), [(2, Some("bob"), "ninja", true), (1, None, "make", false)]);
@@ -113,7 +113,7 @@ fn versions_survive_an_older_library_and_a_foreign_file() {
 
 #[test]
 fn versions_outlive_the_workflow_until_forgotten() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     library.create(&machine("ninja"), true, &author("ana", "")).unwrap();
     library.delete(&build_name()).unwrap();
@@ -131,32 +131,32 @@ fn versions_outlive_the_workflow_until_forgotten() {
 
 #[test]
 fn oldest_versions_are_removed_and_other_files_ignored() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     for number in 0..MAX_VERSIONS + 5 {
         library.create(&machine(&format!("make {number}")), true, &author("ana", "")).unwrap();
     }
     let versions = library.versions(&build_name()).unwrap();
     assert_eq!((versions.len(), versions.last().unwrap().version), (MAX_VERSIONS, 6));
-    let folder = library.folder().join(".versions/build");
-    fs::write(folder.join("54.json"), "{").unwrap();
-    fs::write(folder.join("notes.json"), "{}").unwrap();
-    fs::write(folder.join("53.json"), r#"{"format": 99, "version": 53, "definition": {}}"#).unwrap();
+    let directory = library.directory().join(".versions/build");
+    fs::write(directory.join("54.json"), "{").unwrap();
+    fs::write(directory.join("notes.json"), "{}").unwrap();
+    fs::write(directory.join("53.json"), r#"{"format": 99, "version": 53, "definition": {}}"#).unwrap();
     assert_eq!(library.versions(&build_name()).unwrap().len(), MAX_VERSIONS - 2);
 }
 
 #[test]
 fn unstorable_version_prevents_the_change() {
-    let (_folder, library) = library();
+    let (_directory, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
-    fs::remove_dir_all(library.folder().join(".versions")).unwrap();
-    fs::write(library.folder().join(".versions"), "a file in its place").unwrap();
+    fs::remove_dir_all(library.directory().join(".versions")).unwrap();
+    fs::write(library.directory().join(".versions"), "a file in its place").unwrap();
     assert!(library.create(&machine("ninja"), true, &author("ana", "")).is_err());
     assert_eq!(library.get(&build_name()).unwrap().definition, machine("make"));
 }
 
 #[test]
 fn replacement_applies_only_to_its_own_definition() {
-    let (folder, library) = library();
+    let (directory, library) = library();
     let replace = |before: &str, after: &str| {
         let replaced = library.replace(&build_name(), (&machine(before), &machine(after)), &author("ana", "repaired"));
         replaced.unwrap().map(|stored| stored.metadata.version)
@@ -171,7 +171,7 @@ fn replacement_applies_only_to_its_own_definition() {
     assert_eq!(replace("make", "meson"), None, "the definition has changed in the meantime");
     assert_eq!(library.get(&build_name()).unwrap().definition, machine("ninja"));
     // A process killed after writing the file leaves its version without an author.
-    fs::remove_file(folder.path().join("library/.versions/build/2.json")).unwrap();
+    fs::remove_file(directory.path().join("library/.versions/build/2.json")).unwrap();
     assert_eq!(replace("make", "ninja"), Some(2));
     let versions = library.versions(&build_name()).unwrap();
     assert_eq!(summarize(&versions), [(2, Some("ana"), "ninja", true), (1, Some("bob"), "make", false)]);

@@ -124,7 +124,7 @@ async fn run(
     let stdin = bash.stdin.as_deref().map(|stdin| template_values.text(stdin));
     let spec = PipedSpec {
         arguments: ["bash", "-c", &command].map(OsString::from).to_vec(),
-        folder: folder(bash.cwd.as_deref(), template_values, node_environment),
+        directory: directory(bash.cwd.as_deref(), template_values, node_environment),
         environment: environment(&bash.env, template_values, node_environment),
         stdin: if stdin.is_some() { Stdin::Piped } else { Stdin::Nothing },
         family,
@@ -238,14 +238,14 @@ pub(super) fn spawn_failure(error: &SpawnError) -> Failure {
 }
 
 /// Returns the working directory that a declaration names, relative to the workspace.
-pub(super) fn folder(
+pub(super) fn directory(
     declared: Option<&str>,
     template_values: &TemplateValues,
     node_environment: &NodeEnvironment,
 ) -> PathBuf {
     declared.map_or_else(
-        || node_environment.folder.clone(),
-        |folder| node_environment.folder.join(template_values.text(folder)),
+        || node_environment.directory.clone(),
+        |directory| node_environment.directory.join(template_values.text(directory)),
     )
 }
 

@@ -10,7 +10,7 @@ use steplatch_pattern::Pattern;
 use steplatch_workflow::{DialogueScript, Problem};
 
 use super::NodeSettings;
-use super::bash::folder;
+use super::bash::directory;
 use crate::context::NodeEnvironment;
 use crate::node::{read_object, schema_of};
 use crate::outcome::Failure;
@@ -89,6 +89,6 @@ impl Pty {
         let declared = serde_json::to_value(Self { dialogue: None, ..self.clone() }).unwrap_or_default();
         let template_values = TemplateValues::new(&declared, &Value::Null, &*node_environment.secrets).await?;
         let environment = self.env.iter().map(|(name, value)| (name.clone(), template_values.text(value))).collect();
-        Ok((folder(self.cwd.as_deref(), &template_values, node_environment), environment))
+        Ok((directory(self.cwd.as_deref(), &template_values, node_environment), environment))
     }
 }

@@ -98,8 +98,8 @@ async fn excess_output_fails_the_command() {
 
 #[tokio::test]
 async fn background_processes_do_not_delay_an_exited_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pid");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
     let start = std::time::Instant::now();
     let result = sh(&format!("sleep 300 & echo $! > {}; echo done", file.display())).await;
     assert_eq!(result.output, "done");
@@ -111,8 +111,8 @@ async fn background_processes_do_not_delay_an_exited_command() {
 
 #[tokio::test]
 async fn interrupt_terminates_all_processes_of_the_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
     let (job, session, orphan) = (file("job"), file("session"), file("orphan"));
     // A job that ignores signals, one in its own session, and an orphan.
     let command = format!(
@@ -142,8 +142,8 @@ async fn interrupt_terminates_all_processes_of_the_command() {
 
 #[tokio::test]
 async fn dropping_a_call_terminates_its_processes() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pid");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
     let command = format!("setsid sh -c 'echo $$ > {}; exec sleep 1000' & sleep 1000", file.display());
     let nodes = nodes();
     let slow = node(json!({"id": "slow", "type": "bash"}));

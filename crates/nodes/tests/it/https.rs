@@ -52,8 +52,8 @@ async fn certificate_is_accepted_only_if_the_system_trusts_it() {
         assert!(result.success && result.output.as_str().unwrap().contains("TLSv1.3"), "{result:?}");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("certificate"), directory.path().join("key"));
     let output = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=steplatch test", "-addext", "subjectAltName=IP:127.0.0.1"])

@@ -23,7 +23,7 @@ fn nodes() -> Nodes {
 fn everything_server() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let path = "mcp-server/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    let found = exe.ancestors().map(|folder| folder.join(path)).find(|path| path.is_file());
+    let found = exe.ancestors().map(|directory| directory.join(path)).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("no MCP server is installed; run cargo xtask test, which installs it"))
 }
 
@@ -48,8 +48,8 @@ async fn wait_for_end(pid: i32) {
 
 #[tokio::test]
 async fn tool_is_called_with_declared_arguments_or_the_input() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pids");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pids");
     let nodes = nodes();
     let declared = node(json!({"id": "sum", "type": "mcp", "server": server(&file), "tool": "get-sum",
         "args": {"a": "{input}", "b": 2}}));
@@ -77,9 +77,9 @@ async fn tool_is_called_with_declared_arguments_or_the_input() {
 
 #[tokio::test]
 async fn refusal_by_a_server_is_a_failure_of_the_tool() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let nodes = nodes();
-    let any = node(json!({"id": "any", "type": "mcp", "server": server(&folder.path().join("pids"))}));
+    let any = node(json!({"id": "any", "type": "mcp", "server": server(&directory.path().join("pids"))}));
     for (input, kind) in [
         (json!({"tool": "no-such-tool"}), ErrorType::Tool),
         (json!({"tool": "get-sum", "args": {"a": "x"}}), ErrorType::Tool),
@@ -95,8 +95,8 @@ async fn refusal_by_a_server_is_a_failure_of_the_tool() {
 
 #[tokio::test]
 async fn ended_server_is_restarted_and_its_call_is_unknown() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pids");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pids");
     let nodes = nodes();
     let any = node(json!({"id": "any", "type": "mcp", "server": server(&file)}));
     let echo = || Call::new(json!({"tool": "echo", "args": {"message": "hi"}}));
@@ -126,8 +126,8 @@ async fn ended_server_is_restarted_and_its_call_is_unknown() {
 
 #[tokio::test]
 async fn interrupted_call_leaves_the_server_to_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pids");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pids");
     let nodes = nodes();
     let any = node(json!({"id": "any", "type": "mcp", "server": server(&file)}));
     let echo = || Call::new(json!({"tool": "echo", "args": {"message": "hi"}}));

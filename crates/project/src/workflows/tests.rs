@@ -14,9 +14,9 @@ use crate::disk::{DISK_TIMEOUT, MAX_WRITERS};
 use crate::workers::WorkerStarter;
 
 /// Returns a caller whose library is the directory `name` of a temporary one.
-fn caller(folder: &TempDir, name: &str) -> Caller {
-    let library = folder.path().join(name);
-    Caller::unnamed(folder.path().to_owned(), [("STEPLATCH_LIBRARY".into(), library.into())].into())
+fn caller(directory: &TempDir, name: &str) -> Caller {
+    let library = directory.path().join(name);
+    Caller::unnamed(directory.path().to_owned(), [("STEPLATCH_LIBRARY".into(), library.into())].into())
 }
 
 /// Returns the workflows of a caller without functions.
@@ -40,11 +40,11 @@ fn machine(name: &str, seconds: u32) -> Value {
 
 #[tokio::test]
 async fn completed_workflow_is_saved_once_and_its_runs_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let caller = caller(&folder, "library");
+    let directory = tempfile::tempdir().unwrap();
+    let caller = caller(&directory, "library");
     let workflows = without_functions();
-    let library = workflows.folder(&caller);
-    assert_eq!(library, folder.path().join("library"));
+    let library = workflows.directory(&caller);
+    assert_eq!(library, directory.path().join("library"));
     let outcome = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     assert!(outcome.saved && outcome.name.as_str() == "nap");
     assert!(
@@ -55,7 +55,7 @@ async fn completed_workflow_is_saved_once_and_its_runs_are_counted() {
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
     let WorkflowRef::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
-    assert_eq!((&saved.definition, &saved.folder), (&machine("nap", 1), &library));
+    assert_eq!((&saved.definition, &saved.directory), (&machine("nap", 1), &library));
     let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
     for succeeded in [true, false] {
         workflows.record_run(&library, &saved.name, &saved.signature, succeeded, 3, noon).await;
@@ -73,12 +73,12 @@ async fn completed_workflow_is_saved_once_and_its_runs_are_counted() {
 
 #[tokio::test]
 async fn number_of_available_names_is_limited() {
-    let folder = tempfile::tempdir().unwrap();
-    let caller = caller(&folder, "library");
+    let directory = tempfile::tempdir().unwrap();
+    let caller = caller(&directory, "library");
     let workflows = without_functions();
     for number in 0..60 {
         workflows
-            .keep_definition(&workflows.folder(&caller), machine(&format!("w{number:02}"), number).into())
+            .keep_definition(&workflows.directory(&caller), machine(&format!("w{number:02}"), number).into())
             .await
             .unwrap();
     }
@@ -88,11 +88,11 @@ async fn number_of_available_names_is_limited() {
 
 #[tokio::test]
 async fn writers_fail_after_waiting_for_a_held_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let caller = caller(&folder, "library");
+    let directory = tempfile::tempdir().unwrap();
+    let caller = caller(&directory, "library");
     let disk = BlockingPool::new();
     let workflows = Workflows { disk: disk.with_timeout(Duration::from_millis(100)), ..without_functions() };
-    let library = workflows.folder(&caller);
+    let library = workflows.directory(&caller);
     without_functions().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -111,29 +111,30 @@ async fn writers_fail_after_waiting_for_a_held_lock() {
 
 #[test]
 fn read_only_library_is_readable_and_errors_name_a_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let caller = caller(&folder, "library");
-    let folders = LibrarySearch::for_caller(&caller).folders();
+    let directory = tempfile::tempdir().unwrap();
+    let caller = caller(&directory, "library");
+    let directories = LibrarySearch::for_caller(&caller).directories();
     let verb =
         |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false, reason: None };
-    assert!(crate::verbs::create(&folders, &empty(), &verb("nap"), &Author::default()).success);
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
+    assert!(crate::verbs::create(&directories, &empty(), &verb("nap"), &Author::default()).success);
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&directories.first, fs::Permissions::from_mode(0o555)).unwrap();
     // Tests may run as root, who bypasses permissions; a thread can change its user.
     let unprivileged = || {
         if rustix::process::geteuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        let error = crate::verbs::create(&folders, &empty(), &verb("other"), &Author::default()).error.unwrap();
-        let expected = format!("The workflow was not saved: the library '{}' is read-only", folders.first.display());
+        let error = crate::verbs::create(&directories, &empty(), &verb("other"), &Author::default()).error.unwrap();
+        let expected =
+            format!("The workflow was not saved: the library '{}' is read-only", directories.first.display());
         assert!(error.starts_with(&expected), "{error}");
         assert!(error.contains("Set STEPLATCH_LIBRARY to a writable directory"), "{error}");
-        let error = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err().to_string();
+        let error = crate::verbs::delete(&directories, &empty(), "nap").unwrap_err().to_string();
         assert!(error.starts_with("Workflow 'nap' was not removed: the library '"), "{error}");
-        assert_eq!(available_names(&folders, &empty()), ["nap"]);
-        assert!(look_up(&folders, &empty(), "nap").is_ok());
+        assert_eq!(available_names(&directories, &empty()), ["nap"]);
+        assert!(look_up(&directories, &empty(), "nap").is_ok());
     };
     std::thread::scope(|scope| scope.spawn(unprivileged).join().unwrap());
-    fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&directories.first, fs::Permissions::from_mode(0o755)).unwrap();
 }

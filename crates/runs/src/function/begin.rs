@@ -106,7 +106,7 @@ impl Engine {
         }
         let (name, text, declared, workflow, source) = match from {
             FunctionLocation::File(file) => {
-                let path: PathBuf = caller.folder.join(file);
+                let path: PathBuf = caller.directory.join(file);
                 let display_path = path.display().to_string();
                 let text = read_definition_file(path.clone()).await;
                 let text =

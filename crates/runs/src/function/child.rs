@@ -267,7 +267,7 @@ async fn begin_machine(
         depth,
     };
     prepare(&definition, caller, &mut start)?;
-    let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
+    let source = DefinitionSource::Saved { directory: saved.directory, name: saved.name };
     let launch = MachineLaunch { definition, source, start, key: None, engine, again: None };
     Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)
 }

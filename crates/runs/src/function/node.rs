@@ -47,7 +47,7 @@ impl DeclaredNodes {
 
     /// Performs a node that makes no calls itself.
     pub(super) async fn perform(&self, caller: &Arc<Caller>, node: &Node, call: Call, step: String) -> NodeResult {
-        let create = || self.executors.performer(caller, caller.folder.clone(), self.panes.clone());
+        let create = || self.executors.performer(caller, caller.directory.clone(), self.panes.clone());
         Box::pin(self.performer.get_or_init(create).run(node, call, &step)).await
     }
 

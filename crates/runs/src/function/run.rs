@@ -146,8 +146,8 @@ impl Recovery for FunctionRun {
         let frame = shared.root_frame(&started, file.as_deref());
         // Look this up before any run continues, since continuing runs change the counts of the library.
         let counted = match (&header.source, &function_state.end) {
-            (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
-                shared.workflows.has_counted(folder, file, &header.workflow, run).await
+            (DefinitionSource::SavedFunction { directory, file, .. }, Some(_)) => {
+                shared.workflows.has_counted(directory, file, &header.workflow, run).await
             }
             _ => false,
         };
@@ -305,12 +305,12 @@ impl RunKind for FunctionRun {
 
     /// Makes the library count the run, if it has the workflow.
     async fn settle(&mut self) {
-        let DefinitionSource::SavedFunction { folder, file, hash } = &self.recorder.header.source else { return };
+        let DefinitionSource::SavedFunction { directory, file, hash } = &self.recorder.header.source else { return };
         let Some(end) = self.function_state.end.as_ref().filter(|_| !self.counted) else { return };
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
         let workflow_run = (self.recorder.header.workflow.as_str(), &self.recorder.run.id);
-        self.recorder.shared.workflows.record_function(folder, file, workflow_run, hash, succeeded, at).await;
+        self.recorder.shared.workflows.record_function(directory, file, workflow_run, hash, succeeded, at).await;
     }
 }
 

@@ -74,7 +74,7 @@ fn inherited_value<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
     }
     // A program that starts another one in a directory often leaves its own `PWD` in the environment.
     if name == "PWD" {
-        return caller.folder.to_str();
+        return caller.directory.to_str();
     }
     let found = caller.environment.iter().find(|(known, _)| known.to_str() == Some(name));
     found.and_then(|(_, value)| value.to_str())

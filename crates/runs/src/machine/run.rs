@@ -454,7 +454,7 @@ impl MachineRun {
 
     /// Adds the recorded output of its state to a gate that requests the next state of the run.
     async fn add_recorded(&mut self, events: &mut [Event]) {
-        let DefinitionSource::Saved { folder, name } = &self.recorder.header.source else { return };
+        let DefinitionSource::Saved { directory, name } = &self.recorder.header.source else { return };
         let asking_gate = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
         let Some(gate_step) = asking_gate else { return };
         let gate_context = events.iter_mut().find_map(|event| match event {
@@ -463,7 +463,7 @@ impl MachineRun {
         });
         let Some(context) = gate_context else { return };
         if let Some(text) =
-            self.recorder.shared.workflows.recorded_output(folder, name, &gate_step.place, gate_step.visit).await
+            self.recorder.shared.workflows.recorded_output(directory, name, &gate_step.place, gate_step.visit).await
         {
             context.insert(RECORDED.to_owned(), text.as_str().into());
             self.history.add_to_gate(RECORDED, text.into());
@@ -512,10 +512,10 @@ impl MachineRun {
         Some(self.recorder.shared.definitions.share(patched))
     }
 
-    /// Returns the first accepted patch that the library of the machine has not saved, with its folder and name there.
+    /// Returns the first accepted patch that the library of the machine has not saved, with its directory and name there.
     fn unsaved_repair(&self) -> Option<(&Path, &WorkflowName, &Repair)> {
-        let DefinitionSource::Saved { folder, name } = &self.recorder.header.source else { return None };
-        self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
+        let DefinitionSource::Saved { directory, name } = &self.recorder.header.source else { return None };
+        self.history.unsaved_repair().map(|repair| (directory.as_path(), name, repair))
     }
 
     /// Saves the accepted patches in the library of the machine and records that. The journal stores the patches
@@ -523,12 +523,12 @@ impl MachineRun {
     /// when this daemon must no longer drive the run.
     async fn save_repairs(&mut self) -> bool {
         let shared = self.recorder.shared.clone();
-        while let Some((folder, name, repair)) = self.unsaved_repair() {
+        while let Some((directory, name, repair)) = self.unsaved_repair() {
             let step = repair.step.clone();
             let documents = (Value::clone(&repair.before), Value::clone(&repair.definition));
             let reason = shared.secrets.masked(format!("{} (proposed by {})", repair.reason, repair.proposed_by));
             let author = (repair.accepted_by.who.clone(), reason);
-            let (version, error) = match shared.workflows.save_repair(folder, name, documents, author).await {
+            let (version, error) = match shared.workflows.save_repair(directory, name, documents, author).await {
                 Ok(version) => (Some(version), None),
                 Err(error) => (None, Some(shared.secrets.masked(error.to_string()))),
             };

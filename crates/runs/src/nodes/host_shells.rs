@@ -19,11 +19,11 @@ pub(super) struct HostShells {
 
 impl HostShells {
     async fn run(&self, command: HostCommand) -> HostCommandEnd {
-        let HostCommand { host, line, folder, environment, step, limit } = command;
+        let HostCommand { host, line, directory, environment, step, limit } = command;
         let verb = RunCommand {
             command: line,
             host: Some(host),
-            working_directory: folder,
+            working_directory: directory,
             environment: Some(environment),
             timeout: limit.map_or(MAX_WAIT_SECONDS, |limit| limit.as_secs_f64().clamp(0.1, MAX_WAIT_SECONDS)),
             limit: u32::try_from(MAX_OUTPUT_BYTES).ok(),

@@ -403,14 +403,14 @@ impl PtyNodes {
                 None => {}
             }
         }
-        let (folder, environment) =
+        let (directory, environment) =
             nodes.start_of(pty).await.map_err(|error| PtyNodeError(error.kind, error.message))?;
         let command = shell_words::split(&pty.command)
             .map_err(|error| PtyNodeError(ErrorType::NotStarted, format!("The command cannot be split: {error}.")))?;
         loop {
             let open = OpenTerminal {
                 command: Some(command.clone()),
-                working_directory: Some(folder.display().to_string()),
+                working_directory: Some(directory.display().to_string()),
                 environment: Some(environment.clone()).filter(|environment: &BTreeMap<_, _>| !environment.is_empty()),
                 cols: 120,
                 rows: 40,

@@ -101,13 +101,13 @@ impl ExecutorFactory {
         Arc::new(PtyNodes::new(self.sessions.clone(), owner))
     }
 
-    /// Returns an executor of nodes for `caller` in `folder`. Programs that keep running are in `panes`.
-    pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<PtyNodes>) -> NodeExecutor {
+    /// Returns an executor of nodes for `caller` in `directory`. Programs that keep running are in `panes`.
+    pub(crate) fn performer(&self, caller: &Arc<Caller>, directory: PathBuf, panes: Arc<PtyNodes>) -> NodeExecutor {
         let (environment, resolved) = (caller.environment.clone(), Resolved::default());
         let secrets =
             EnvSecrets { environment: environment.clone(), hidden: self.secrets.clone(), resolved: resolved.clone() };
         let nodes = steplatch_nodes::Nodes::new(NodeEnvironment {
-            folder,
+            directory,
             environment: environment.to_vec(),
             programs: self.programs.clone(),
             secrets: Arc::new(secrets),

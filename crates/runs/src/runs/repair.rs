@@ -175,8 +175,8 @@ impl Runs {
         after: &Definition,
     ) -> Result<RecordingCheck, RecordingError> {
         match &run.header.source {
-            DefinitionSource::Saved { folder, name } => {
-                self.shared.workflows.check_recordings(folder, name, before, after).await
+            DefinitionSource::Saved { directory, name } => {
+                self.shared.workflows.check_recordings(directory, name, before, after).await
             }
             _ => {
                 let sentence =

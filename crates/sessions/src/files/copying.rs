@@ -109,12 +109,12 @@ impl Sessions {
     ) -> Result<(Vec<CopyStep>, u64, u64), FileRequestError> {
         // The copy of a directory into itself would grow without end.
         let mut ancestor = Some(target.path.as_path());
-        while let Some(folder) = ancestor.filter(|_| source.host == target.host) {
-            let outer = FilePlace { path: folder.to_owned(), ..target.clone() };
+        while let Some(directory) = ancestor.filter(|_| source.host == target.host) {
+            let outer = FilePlace { path: directory.to_owned(), ..target.clone() };
             if outer.describe_if_there().await?.is_some_and(|facts| facts.identity == identity) {
                 return Err(FileRequestError::Invalid("a directory is not copied into itself".to_owned()));
             }
-            ancestor = folder.parent();
+            ancestor = directory.parent();
         }
         let is_foreign = source.host.is_some() && target.host.is_none();
         let (mut steps, mut files, mut size, mut plan_bytes) = (Vec::new(), 0, 0_u64, 0);

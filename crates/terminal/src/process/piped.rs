@@ -38,7 +38,7 @@ pub struct PipedSpec {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub arguments: Vec<OsString>,
     /// The working directory.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The complete environment, except for the variable that marks its family.
     pub environment: Vec<(OsString, OsString)>,
     /// Source of its standard input.
@@ -119,7 +119,7 @@ impl Programs {
     /// Starts a program as the leader of its own session, without a terminal.
     ///
     /// # Errors
-    /// If the program or its folder does not exist, or the system has no resources.
+    /// If the program or its directory does not exist, or the system has no resources.
     pub async fn start(&self, spec: PipedSpec) -> Result<Piped, SpawnError> {
         let mark = spec.family.clone().unwrap_or_else(|| TerminalId::random().as_str().to_owned());
         let orphans = self.orphans.clone();
@@ -137,7 +137,7 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
     let mut environment = spec.environment;
     environment.retain(|(key, _)| key != TERMINAL_VARIABLE);
     environment.push((TERMINAL_VARIABLE.into(), mark.clone().into()));
-    let program = Program { arguments: spec.arguments, folder: spec.folder, environment, descriptors: None };
+    let program = Program { arguments: spec.arguments, directory: spec.directory, environment, descriptors: None };
     let (input, stdin) = match spec.stdin {
         Stdin::Nothing => (File::open("/dev/null")?.into(), None),
         Stdin::Piped => {

@@ -17,7 +17,7 @@ pub(crate) struct Program {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub(crate) arguments: Vec<OsString>,
     /// The working directory.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The complete environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Maximum number of open descriptors (RLIMIT_NOFILE, soft), if it differs from this process.
@@ -38,7 +38,7 @@ pub enum SpawnError {
     NotExecutable(String),
     /// The working directory does not exist.
     #[error("directory '{0}' does not exist")]
-    NoFolder(PathBuf),
+    NoDirectory(PathBuf),
     /// The system had no terminal, process or memory available.
     #[error("the system could not start it")]
     System(#[from] io::Error),
@@ -71,7 +71,7 @@ pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnErr
     let arguments = arguments.collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
     let variables = environment.iter().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
     let variables = variables.map(CString::new).collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
-    let folder = CString::new(program.folder.as_os_str().as_bytes()).map_err(io::Error::from)?;
+    let directory = CString::new(program.directory.as_os_str().as_bytes()).map_err(io::Error::from)?;
     let has_terminal = matches!(streams, Streams::Terminal(_));
     // Duplicate the streams, because the numbers 0 to 2 must be free in the new process.
     let duplicate = |stream: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(stream, 3).map_err(io::Error::from);
@@ -83,7 +83,7 @@ pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnErr
         candidates: &candidates,
         arguments: &arguments,
         environment: &variables,
-        folder: &folder,
+        directory: &directory,
         streams: [input.as_fd(), output.as_fd(), error.as_fd()],
         has_terminal,
         descriptors: program.descriptors.map(|limit| Rlimit { current: Some(limit), ..getrlimit(Resource::Nofile) }),
@@ -97,13 +97,15 @@ pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnErr
                 // E2BIG, ENOMEM, ELOOP …
                 _ => SpawnError::System(error),
             },
-            ExecutionError::Folder(error) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SpawnError::NoFolder(program.folder.clone()),
+            ExecutionError::Directory(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    SpawnError::NoDirectory(program.directory.clone())
+                }
                 kind => {
-                    let folder = program.folder.display();
+                    let directory = program.directory.display();
                     SpawnError::System(io::Error::new(
                         kind,
-                        format!("cannot change to the directory '{folder}': {error}"),
+                        format!("cannot change to the directory '{directory}': {error}"),
                     ))
                 }
             },
@@ -119,8 +121,8 @@ fn candidates(name: &OsStr, path: &OsStr) -> Result<Vec<CString>, NulError> {
     if bytes.is_empty() || bytes.contains(&b'/') {
         return Ok(vec![CString::new(bytes)?]);
     }
-    let folders = path.as_bytes().split(|byte| *byte == b':').map(OsStr::from_bytes);
-    folders.map(|folder| CString::new(Path::new(folder).join(name).into_os_string().as_bytes())).collect()
+    let directories = path.as_bytes().split(|byte| *byte == b':').map(OsStr::from_bytes);
+    directories.map(|directory| CString::new(Path::new(directory).join(name).into_os_string().as_bytes())).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +143,7 @@ mod tests {
     fn program(arguments: &[&str]) -> Program {
         Program {
             arguments: arguments.iter().map(OsString::from).collect(),
-            folder: "/".into(),
+            directory: "/".into(),
             environment: vec![("PATH".into(), std::env::var_os("PATH").unwrap())],
             descriptors: None,
         }
@@ -178,7 +180,7 @@ mod tests {
         file("later/plain", "#!/bin/sh\necho later\n", 0o755);
         file("here", "#!/bin/sh\necho here\n", 0o755);
         std::fs::create_dir(path("bin/folder")).unwrap();
-        let folders = format!("/no/such:{0}/here:{0}/bin:{0}/later::/usr/bin:/bin", home.path().display());
+        let directories = format!("/no/such:{0}/here:{0}/bin:{0}/later::/usr/bin:/bin", home.path().display());
         let long = "x".repeat(256);
         let absolute = path("bin/script").display().to_string();
         let cases: [(&[&str], Result<&str, &str>); 15] = [
@@ -200,8 +202,8 @@ mod tests {
         ];
         for (arguments, expected) in cases {
             let mut program = program(arguments);
-            program.folder = home.path().into();
-            program.environment = vec![("PATH".into(), folders.clone().into())];
+            program.directory = home.path().into();
+            program.environment = vec![("PATH".into(), directories.clone().into())];
             let printed = run_for_output(&program).map_err(|error| error.to_string());
             assert_eq!(printed.as_deref().map_err(String::as_str), expected, "{arguments:?}");
         }
@@ -215,9 +217,9 @@ mod tests {
         let missing = home.path().join("missing");
         let file = home.path().join("file");
         std::fs::write(&file, "").unwrap();
-        for folder in [missing, file] {
-            let started = run_for_output(&Program { folder: folder.clone(), ..program(&[TRUE]) });
-            assert!(matches!(&started, Err(SpawnError::NoFolder(named)) if *named == folder), "{started:?}");
+        for directory in [missing, file] {
+            let started = run_for_output(&Program { directory: directory.clone(), ..program(&[TRUE]) });
+            assert!(matches!(&started, Err(SpawnError::NoDirectory(named)) if *named == directory), "{started:?}");
         }
         let hard = getrlimit(Resource::Nofile).maximum.unwrap();
         let cases = [
@@ -316,8 +318,8 @@ mod tests {
     fn inaccessible_directory_is_reported_as_such() {
         let home = tempfile::tempdir().unwrap();
         // Longer than the kernel permits, with a different error than a missing directory.
-        let folder = home.path().join("x".repeat(256));
-        match run_for_output(&Program { folder, ..program(&[TRUE]) }) {
+        let directory = home.path().join("x".repeat(256));
+        match run_for_output(&Program { directory, ..program(&[TRUE]) }) {
             Err(SpawnError::System(error)) => {
                 assert!(error.to_string().contains("cannot change to the directory"), "{error}");
             }

@@ -40,7 +40,7 @@ pub(super) struct Execution<'a> {
     /// The complete environment.
     pub(super) environment: &'a [CString],
     /// The working directory.
-    pub(super) folder: &'a CStr,
+    pub(super) directory: &'a CStr,
     /// The standard input, output and error. Their numbers are above 2.
     pub(super) streams: [BorrowedFd<'a>; 3],
     /// True if its standard input is the controlling terminal.
@@ -52,8 +52,8 @@ pub(super) struct Execution<'a> {
 /// Step at which an execution failed, with the system's error.
 #[derive(Debug)]
 pub(super) enum ExecutionError {
-    /// Changing to the folder.
-    Folder(io::Error),
+    /// Changing to the directory.
+    Directory(io::Error),
     /// Executing the program.
     Program(io::Error),
     /// Everything else.
@@ -163,7 +163,7 @@ impl NewProcess<'_> {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).map_err(failed)?;
         }
         close_other_descriptors();
-        rustix::process::chdir(execution.folder).map_err(|error| ExecutionError::Folder(error.into()))?;
+        rustix::process::chdir(execution.directory).map_err(|error| ExecutionError::Directory(error.into()))?;
         set_signal_mask(0).map_err(ExecutionError::System)?;
         Err(ExecutionError::Program(self.execute_first()))
     }
@@ -262,7 +262,7 @@ mod tests {
             candidates: &[c"/bin/grep".into(), c"/usr/bin/grep".into()],
             arguments: &arguments,
             environment: &[],
-            folder: c"/",
+            directory: c"/",
             streams: [null.as_fd(), output.as_fd(), null.as_fd()],
             has_terminal: false,
             descriptors: None,

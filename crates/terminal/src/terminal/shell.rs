@@ -68,7 +68,7 @@ pub(super) struct Shell {
     /// True at the prompt after a line that contained something to run, if the shell ran no part of it.
     ran_nothing: bool,
     /// The directory reported by the running command, or by a program without other marks (OSC 7).
-    pub(super) folder: Option<String>,
+    pub(super) directory: Option<String>,
 }
 
 /// The last line or command of a client or run.
@@ -149,11 +149,11 @@ impl Shell {
 
     /// Enters an inner shell that shows its prompt. Continues the count of prompts of `outer`.
     pub(super) fn enter(integration: IntegrationSession, pid: i32, outer: &Self) -> Self {
-        let (folder, prompts) = (None, outer.prompts);
+        let (directory, prompts) = (None, outer.prompts);
         Self {
             integration: Some(integration),
             pid,
-            folder,
+            directory,
             prompts,
             expects_new_prompt: true,
             is_inner: true,
@@ -290,7 +290,7 @@ impl Shell {
                 self.next_check = None;
                 // An inner shell reports its own directory with its prompt.
                 if !self.is_inner {
-                    self.folder = None;
+                    self.directory = None;
                 }
                 // The shell reads an empty line without running a command.
                 let was_read = std::mem::take(&mut self.line_taken);
@@ -343,7 +343,7 @@ impl Shell {
                 self.has_begun = true;
                 self.awaits_editor = false;
                 if !self.is_inner {
-                    self.folder = None;
+                    self.directory = None;
                 }
                 self.unread_lines = self.unread_lines.saturating_sub(1);
                 self.next_check = Some(Instant::now() + REPLACEMENT_TIME);
@@ -366,7 +366,7 @@ impl Shell {
                     self.record_prompt();
                 }
             }
-            Mark::Folder(folder) => self.folder = Some(folder.clone()),
+            Mark::Directory(directory) => self.directory = Some(directory.clone()),
             Mark::MoreWanted
             | Mark::Answered
             | Mark::InnerShellEnded

@@ -8,7 +8,7 @@ fn spec(command: &str) -> PipedSpec {
     PipedSpec {
         family: None,
         arguments: ["sh", "-c", command].map(Into::into).to_vec(),
-        folder: "/".into(),
+        directory: "/".into(),
         environment: std::env::vars_os().collect(),
         stdin: Stdin::Piped,
     }
@@ -72,8 +72,8 @@ async fn failed_start_reports_its_reason() {
     let programs = Programs::new();
     let nothing = PipedSpec { arguments: vec!["no-such-program".into()], ..spec("") };
     assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));
-    let nowhere = PipedSpec { folder: "/no/such".into(), ..spec("") };
-    assert!(matches!(programs.start(nowhere).await, Err(SpawnError::NoFolder(_))));
+    let nowhere = PipedSpec { directory: "/no/such".into(), ..spec("") };
+    assert!(matches!(programs.start(nowhere).await, Err(SpawnError::NoDirectory(_))));
 }
 
 #[tokio::test]

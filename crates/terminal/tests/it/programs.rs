@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 struct World {
     terminals: Terminals,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl World {
@@ -20,17 +20,17 @@ impl World {
     }
 
     fn with(options: Options) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let integration = Some(Integration::install(folder.path()).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let integration = Some(Integration::install(directory.path()).unwrap());
         let terminals = Terminals::new(Options { integration, ..options }).unwrap();
-        Self { terminals, _folder: folder }
+        Self { terminals, _directory: directory }
     }
 
     fn spec(command: &[&str]) -> Spec {
         Spec {
             arguments: command.iter().map(Into::into).collect(),
             command: command.join(" "),
-            folder: "/".into(),
+            directory: "/".into(),
             inherited: std::env::vars_os().filter(|(key, _)| key != "HOME").collect(),
             environment: vec![("HOME".into(), "/nonexistent".into()), ("LC_ALL".into(), "C.UTF-8".into())],
             size: Size { cols: 80, rows: 24 },
@@ -229,16 +229,16 @@ async fn endless_output_is_bounded_and_blocks_no_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_beyond_memory_is_read_from_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let history_folder = Some(folder.path().to_owned());
-    let world = World::with(Options { history_budget: 64 * 1024, history_folder, ..Options::default() });
+    let directory = tempfile::tempdir().unwrap();
+    let history_directory = Some(directory.path().to_owned());
+    let world = World::with(Options { history_budget: 64 * 1024, history_directory, ..Options::default() });
     let bash = world.bash().await;
     bash.type_in("seq 1 300000; echo over_$((1+1))\n").await;
     bash.expect_text("over_2").await;
     let excerpt = bash.0.read(Part::SinceInput, Limit::HeadAndTail(2000)).await.unwrap();
     assert_eq!(excerpt.dropped_before, None);
     assert!(excerpt.head.starts_with("1\n2\n3\n") && excerpt.left_out > 1_900_000, "{}", excerpt.head);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file is unnamed");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "the file is unnamed");
     bash.closes().await;
 }
 
@@ -258,8 +258,8 @@ async fn python_computes_and_waits_at_its_prompt() {
 #[tokio::test]
 async fn vim_edits_a_file_on_the_alternate_screen() {
     let world = World::new();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("note.txt");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("note.txt");
     let vim = world.open(&["vim", "-u", "NONE", file.to_str().unwrap()]).await;
     vim.expect_screen("note.txt").await;
     assert!(vim.0.view(false).await.unwrap().modes.alternate_screen);
@@ -460,7 +460,7 @@ async fn failed_opening_reports_its_reason() {
     let open_error = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
     assert_eq!(open_error(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
     assert_eq!(open_error(World::spec(&["/etc/passwd"])).await, "program '/etc/passwd' may not be executed");
-    let nowhere = Spec { folder: "/no/such/folder".into(), ..World::spec(&["bash"]) };
+    let nowhere = Spec { directory: "/no/such/folder".into(), ..World::spec(&["bash"]) };
     assert_eq!(open_error(nowhere).await, "directory '/no/such/folder' does not exist");
     let _one = world.bash().await;
     assert_eq!(open_error(World::spec(&["bash"])).await, "1 terminals are open, which is the limit");

@@ -71,7 +71,9 @@ async fn marks_and_variables_ignore_aliases_and_functions() {
         match session.0.run(within).await {
             Ok(result) => assert_eq!(result.output, "/tmp\n", "{case}"),
             // Only this function changes the directory, and its replacement fails.
-            Err(error @ RunError::NoFolder { .. }) if text.contains("\nbuiltin()") || text.starts_with("builtin()") => {
+            Err(error @ RunError::CannotChangeDirectory { .. })
+                if text.contains("\nbuiltin()") || text.starts_with("builtin()") =>
+            {
                 assert!(error.to_string().contains("the command was not run"), "{case}: {error}");
             }
             Err(error) => panic!("{case}: {error}"),

@@ -24,10 +24,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let integration = Some(Integration::install(folder.path()).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let integration = Some(Integration::install(directory.path()).unwrap());
         let terminals = Terminals::new(Options { integration, ..Options::default() }).unwrap();
-        let world = Self { terminals, home: tempfile::tempdir().unwrap(), _integration: folder };
+        let world = Self { terminals, home: tempfile::tempdir().unwrap(), _integration: directory };
         // Without any start file, zsh shows a new user a menu.
         world.file(".zshrc", "");
         world.file(".config/fish/config.fish", "set -g fish_greeting\n");
@@ -52,7 +52,7 @@ impl World {
         Spec {
             arguments: command.iter().map(Into::into).collect(),
             command: command.join(" "),
-            folder: self.home().into(),
+            directory: self.home().into(),
             inherited: std::env::vars_os()
                 .filter(|(key, _)| {
                     key != "ZDOTDIR" && key != "PROMPT_COMMAND" && !key.to_string_lossy().starts_with("XDG")
@@ -70,7 +70,7 @@ impl World {
         let program = spec.arguments[0].to_str().unwrap().to_owned();
         let path = std::env::var("PATH").unwrap();
         assert!(
-            program.contains('/') || path.split(':').any(|folder| Path::new(folder).join(&program).is_file()),
+            program.contains('/') || path.split(':').any(|directory| Path::new(directory).join(&program).is_file()),
             "{program} is not installed; cargo xtask test installs it, or names its package"
         );
         let Opened { terminal, integrated } = self.terminals.open(spec).await.unwrap();
@@ -261,14 +261,14 @@ async fn login_shells_read_their_files_and_report_too() {
 
 #[tokio::test]
 async fn zsh_finds_all_user_files_and_keeps_its_directory() {
-    for own_folder in [None, Some("zsh")] {
+    for own_directory in [None, Some("zsh")] {
         let world = World::new();
-        let folder = own_folder.map_or(String::new(), |folder| format!("{folder}/"));
+        let directory = own_directory.map_or(String::new(), |directory| format!("{directory}/"));
         for file in [".zshenv", ".zprofile", ".zshrc", ".zlogin"] {
-            world.file(&format!("{folder}{file}"), &format!("files+=({file}:${{ZDOTDIR-home}})\n"));
+            world.file(&format!("{directory}{file}"), &format!("files+=({file}:${{ZDOTDIR-home}})\n"));
         }
         let mut spec = world.spec(&["zsh", "-l"]);
-        let place = own_folder.map(|folder| format!("{}/{folder}", world.home()));
+        let place = own_directory.map(|directory| format!("{}/{directory}", world.home()));
         spec.environment.extend(place.clone().map(|place| ("ZDOTDIR".into(), place.into())));
         let session = world.open_spec(spec).await;
         let reported = place.clone().unwrap_or_else(|| "home".into());
@@ -691,24 +691,24 @@ async fn command_runs_in_its_given_directory() {
         let odd = world.home.path().join("it's a $HOME \"folder\" \\ with -n; dots…");
         std::fs::create_dir(&odd).unwrap();
         let session = world.open(&[shell]).await;
-        let folder = odd.to_str().unwrap();
+        let directory = odd.to_str().unwrap();
         let result = session
             .0
-            .run(CommandRequest { working_directory: Some(folder.into()), ..request("pwd; command ls -1a") })
+            .run(CommandRequest { working_directory: Some(directory.into()), ..request("pwd; command ls -1a") })
             .await;
-        assert_eq!(result.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
-        assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
+        assert_eq!(result.unwrap().output, format!("{directory}\n.\n..\n"), "{shell}");
+        assert_eq!(session.view().await.cwd.as_deref(), Some(directory), "{shell}");
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
         let error = session.0.run(missing).await.unwrap_err();
         assert!(
-            matches!(&error, RunError::NoFolder { folder, said } if folder == "/no/such" && said.contains(folder)),
+            matches!(&error, RunError::CannotChangeDirectory { directory, said } if directory == "/no/such" && said.contains(directory)),
             "{shell}: {error:?}"
         );
         assert!(!session.history().await.contains("ran\n"), "{shell}");
         let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
         let error = session.0.run(dash).await.unwrap_err();
-        assert!(matches!(error, RunError::NoFolder { .. }), "{shell}: there is no directory called -");
-        assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
+        assert!(matches!(error, RunError::CannotChangeDirectory { .. }), "{shell}: there is no directory called -");
+        assert_eq!(session.view().await.cwd.as_deref(), Some(directory), "{shell}");
     }
 }
 

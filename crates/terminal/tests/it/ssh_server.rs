@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A server with its own keys.
 pub(crate) struct Server {
     process: Child,
-    folder: TempDir,
+    directory: TempDir,
     port: u16,
 }
 
@@ -49,8 +49,8 @@ impl Drop for Guest {
 
 impl Server {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         for key in ["host", "key"] {
             let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path(key)).status();
             assert!(made.unwrap().success(), "ssh-keygen");
@@ -77,7 +77,7 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("sshd: {error}; cargo xtask test installs it"));
         eventually_blocking("sshd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Self { process, folder, port }
+        Self { process, directory, port }
     }
 
     #[allow(dead_code, reason = "used by the stories of other crates")]
@@ -86,7 +86,7 @@ impl Server {
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.directory.path().join(name).display().to_string()
     }
 
     /// Returns the command that logs in as `user`.

@@ -303,10 +303,10 @@ async fn text_since_an_input_is_its_output_in_any_prompt_style() {
 fn pythons() -> Vec<std::path::PathBuf> {
     let home = std::env::var("HOME").unwrap_or_default();
     let versions = std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten();
-    let folders =
+    let directories =
         versions.map(|version| version.path().join("bin")).chain(["/usr/bin".into(), "/usr/local/bin".into()]);
     let minor = |name: &str| name.strip_prefix("python3.").and_then(|minor| minor.parse::<u32>().ok());
-    let programs = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let programs = directories.filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
     programs
         .filter(|program| program.file_name().to_str().and_then(minor).is_some_and(|minor| minor >= 6))
         .map(|program| program.path())

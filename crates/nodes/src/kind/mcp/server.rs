@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{McpAddress, McpProgram, McpServer};
 use crate::context::NodeEnvironment;
-use crate::kind::bash::{environment, folder, last_line, spawn_failure};
+use crate::kind::bash::{directory, environment, last_line, spawn_failure};
 use crate::kind::http::{HttpClient, connection_failure};
 use crate::outcome::{ErrorType, Failure};
 use crate::template::TemplateValues;
@@ -69,7 +69,7 @@ impl Server {
         let words = std::iter::once(&program.command).chain(&program.args);
         let spec = PipedSpec {
             arguments: words.map(|word| template_values.text(word).into()).collect(),
-            folder: folder(program.cwd.as_deref(), template_values, node_environment),
+            directory: directory(program.cwd.as_deref(), template_values, node_environment),
             environment: environment(&program.env, template_values, node_environment),
             stdin: Stdin::Piped,
             family: None,

@@ -394,8 +394,8 @@ impl Task {
             if kind == Kind::Posix {
                 self.check_width(&command)?;
             }
-            let folder = request.working_directory.as_deref();
-            Ok((kind, command, folder.map(|folder| command::cd_command(folder, kind)).transpose()?))
+            let directory = request.working_directory.as_deref();
+            Ok((kind, command, directory.map(|directory| command::cd_command(directory, kind)).transpose()?))
         });
         let (kind, command, change) = match prepared {
             Ok(prepared) => prepared,
@@ -620,20 +620,24 @@ impl Task {
             return self.report_result(running.log_number, running.reply, Err(error));
         }
         if matches!(abort, CommandAbort::AtPrompt)
-            && let Some((line, folder)) = running.next_command.take()
+            && let Some((line, directory)) = running.next_command.take()
         {
             if running.exit_code != Some(0) {
                 let message = self.command_result(&running, abort).output.trim_end().to_owned();
                 return self.report_result(
                     running.log_number,
                     running.reply,
-                    Err(RunError::NoFolder { folder, said: message }),
+                    Err(RunError::CannotChangeDirectory { directory, said: message }),
                 );
             }
-            if let Some(actual_directory) = self.other_directory(&folder) {
+            if let Some(actual_directory) = self.other_directory(&directory) {
                 let said =
                     format!("none, but the directory is {actual_directory}; a function named `builtin` may exist");
-                return self.report_result(running.log_number, running.reply, Err(RunError::NoFolder { folder, said }));
+                return self.report_result(
+                    running.log_number,
+                    running.reply,
+                    Err(RunError::CannotChangeDirectory { directory, said }),
+                );
             }
             // A person may have begun to type since the change of directory.
             if let Err(holder) = self.write_lock.admits(None) {
@@ -653,13 +657,13 @@ impl Task {
 
     /// Returns the directory of the shell if it differs from the requested directory: a function of the user may have
     /// replaced the builtin. `None` if unknown: in an inner shell, and for a relative name.
-    fn other_directory(&self, folder: &str) -> Option<String> {
-        if self.shell.is_inner || !Path::new(folder).is_absolute() {
+    fn other_directory(&self, expected: &str) -> Option<String> {
+        if self.shell.is_inner || !Path::new(expected).is_absolute() {
             return None;
         }
         let file_id = |path: &Path| fs::metadata(path).ok().map(|actual| (actual.dev(), actual.ino()));
         let directory = self.directory()?;
-        let (requested, actual) = (file_id(Path::new(folder))?, file_id(Path::new(&directory))?);
+        let (requested, actual) = (file_id(Path::new(expected))?, file_id(Path::new(&directory))?);
         (requested != actual).then_some(directory)
     }
 

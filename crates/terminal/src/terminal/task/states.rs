@@ -40,9 +40,9 @@ impl Task {
 
     /// Returns the directory of the shell, or of the program. `None` for an inner shell that does not report it.
     pub(super) fn directory(&self) -> Option<String> {
-        match &self.shell.folder {
+        match &self.shell.directory {
             // At the prompt, use the directory of the shell's process. An inner shell may be on a remote host.
-            Some(folder) if !self.shell.is_idle() || self.shell.is_inner => Some(folder.clone()),
+            Some(directory) if !self.shell.is_idle() || self.shell.is_inner => Some(directory.clone()),
             None if self.shell.is_inner => None,
             _ => working_directory(self.child.pid().as_raw_nonzero().get()),
         }

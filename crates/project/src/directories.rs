@@ -18,7 +18,7 @@ const LIBRARY_VARIABLE: &str = "STEPLATCH_LIBRARY";
 /// A caller's working directory, and the environment variables that choose a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LibrarySearch {
-    folder: PathBuf,
+    directory: PathBuf,
     /// The caller's home directory, from the environment.
     home: Option<PathBuf>,
     data_home: Option<PathBuf>,
@@ -35,11 +35,11 @@ pub(super) struct LibraryPaths {
 
 /// Access to a file system.
 trait FileSystem {
-    fn is_folder(&self, path: &Path) -> bool;
+    fn is_directory(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
-    fn may_write(&self, folder: &Path) -> bool;
-    /// Returns true if a caller who works in `folder` may trust the file at `path`.
-    fn is_trusted(&self, path: &Path, folder: &Path) -> bool;
+    fn may_write(&self, directory: &Path) -> bool;
+    /// Returns true if a caller who works in `directory` may trust the file at `path`.
+    fn is_trusted(&self, path: &Path, directory: &Path) -> bool;
     /// Returns the path without symbolic links.
     fn real(&self, path: &Path) -> PathBuf;
 }
@@ -48,7 +48,7 @@ trait FileSystem {
 struct RealFileSystem;
 
 impl FileSystem for RealFileSystem {
-    fn is_folder(&self, path: &Path) -> bool {
+    fn is_directory(&self, path: &Path) -> bool {
         path.is_dir()
     }
 
@@ -56,15 +56,15 @@ impl FileSystem for RealFileSystem {
         path.exists()
     }
 
-    fn may_write(&self, folder: &Path) -> bool {
-        rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    fn may_write(&self, directory: &Path) -> bool {
+        rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
     }
 
     /// Returns true if the file belongs to the daemon's user, to root, or to the owner of the directory.
-    fn is_trusted(&self, path: &Path, folder: &Path) -> bool {
+    fn is_trusted(&self, path: &Path, directory: &Path) -> bool {
         let owner = |path: &Path| rustix::fs::stat(path).ok().map(|stat| stat.st_uid);
         let daemon_uid = rustix::process::geteuid().as_raw();
-        owner(path).is_some_and(|uid| uid == daemon_uid || uid == 0 || owner(folder) == Some(uid))
+        owner(path).is_some_and(|uid| uid == daemon_uid || uid == 0 || owner(directory) == Some(uid))
     }
 
     fn real(&self, path: &Path) -> PathBuf {
@@ -80,7 +80,7 @@ impl LibrarySearch {
             found.map(|(_, value)| PathBuf::from(value))
         };
         Self {
-            folder: caller.folder.clone(),
+            directory: caller.directory.clone(),
             home: variable("HOME").filter(|home| home.is_absolute()),
             // The specification requires ignoring relative paths.
             data_home: variable("XDG_DATA_HOME").filter(|data| data.is_absolute()),
@@ -89,39 +89,42 @@ impl LibrarySearch {
     }
 
     /// Returns the caller's directories. Blocks for a few file system calls.
-    pub(super) fn folders(&self) -> LibraryPaths {
-        self.find_folders(&RealFileSystem)
+    pub(super) fn directories(&self) -> LibraryPaths {
+        self.find_directories(&RealFileSystem)
     }
 
-    /// Returns the directories of the caller's libraries, in the order of name lookups. Blocks like [`Self::folders`].
+    /// Returns the directories of the caller's libraries, in the order of name lookups. Blocks like [`Self::directories`].
     pub(crate) fn libraries(&self) -> Vec<PathBuf> {
-        self.folders().iter().map(Path::to_owned).collect()
+        self.directories().iter().map(Path::to_owned).collect()
     }
 
     /// Returns the nearest directory of the caller's project that contains one of these files. Follows the rules for
     /// libraries. Blocks for a few file system calls.
-    pub(crate) fn folder_with_file(&self, names: &[&str]) -> Option<PathBuf> {
-        self.folder_with_file_on(names, &RealFileSystem)
+    pub(crate) fn directory_with_file(&self, names: &[&str]) -> Option<PathBuf> {
+        self.directory_with_file_on(names, &RealFileSystem)
     }
 
-    fn folder_with_file_on(&self, names: &[&str], file_system: &dyn FileSystem) -> Option<PathBuf> {
+    fn directory_with_file_on(&self, names: &[&str], file_system: &dyn FileSystem) -> Option<PathBuf> {
         let real_home = self.home.as_deref().map(|home| file_system.real(home));
-        let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
-        for folder in self.folder.ancestors() {
-            let is_accepted = |file: &Path| folder == self.folder || file_system.is_trusted(file, &self.folder);
-            if names.iter().map(|name| folder.join(name)).any(|file| file_system.exists(&file) && is_accepted(&file)) {
-                return Some(folder.to_owned());
+        let is_home =
+            |directory: &Path| Some(directory) == self.home.as_deref() || Some(directory) == real_home.as_deref();
+        for directory in self.directory.ancestors() {
+            let is_accepted =
+                |file: &Path| directory == self.directory || file_system.is_trusted(file, &self.directory);
+            if names.iter().map(|name| directory.join(name)).any(|file| file_system.exists(&file) && is_accepted(&file))
+            {
+                return Some(directory.to_owned());
             }
-            if is_home(folder) || file_system.exists(&folder.join(".git")) {
+            if is_home(directory) || file_system.exists(&directory.join(".git")) {
                 break;
             }
         }
         None
     }
 
-    fn find_folders(&self, file_system: &dyn FileSystem) -> LibraryPaths {
+    fn find_directories(&self, file_system: &dyn FileSystem) -> LibraryPaths {
         let own_library = self.own_library();
-        let chosen = self.chosen_library.as_ref().map(|library| self.folder.join(library));
+        let chosen = self.chosen_library.as_ref().map(|library| self.directory.join(library));
         let first = chosen.unwrap_or_else(|| self.project_library(own_library.as_deref(), file_system));
         let other = own_library.filter(|own_library| *own_library != first);
         LibraryPaths { first, other }
@@ -135,24 +138,25 @@ impl LibrarySearch {
 
     fn project_library(&self, own_library: Option<&Path>, file_system: &dyn FileSystem) -> PathBuf {
         let real_home = self.home.as_deref().map(|home| file_system.real(home));
-        let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
+        let is_home =
+            |directory: &Path| Some(directory) == self.home.as_deref() || Some(directory) == real_home.as_deref();
         let mut repository = None;
-        for folder in self.folder.ancestors() {
-            let library = folder.join(LIBRARY_DIRECTORY);
+        for directory in self.directory.ancestors() {
+            let library = directory.join(LIBRARY_DIRECTORY);
             // Another user may write into a directory such as /tmp. Their workflows must not run by name.
-            let is_accepted = folder == self.folder || file_system.is_trusted(&library, &self.folder);
-            if file_system.is_folder(&library) && is_accepted {
+            let is_accepted = directory == self.directory || file_system.is_trusted(&library, &self.directory);
+            if file_system.is_directory(&library) && is_accepted {
                 return library;
             }
-            if is_home(folder) {
+            if is_home(directory) {
                 break;
             }
-            if file_system.exists(&folder.join(".git")) {
-                repository = Some(folder);
+            if file_system.exists(&directory.join(".git")) {
+                repository = Some(directory);
                 break;
             }
         }
-        let project = repository.unwrap_or(&self.folder);
+        let project = repository.unwrap_or(&self.directory);
         match own_library {
             // The root, the home and read-only directories are not projects.
             Some(own_library) if project.parent().is_none() || is_home(project) || !file_system.may_write(project) => {
@@ -193,7 +197,7 @@ mod tests {
     }
 
     impl FileSystem for SimulatedFiles {
-        fn is_folder(&self, path: &Path) -> bool {
+        fn is_directory(&self, path: &Path) -> bool {
             self.exists(path)
         }
 
@@ -201,8 +205,8 @@ mod tests {
             self.existing.iter().any(|existing| Path::new(existing) == path)
         }
 
-        fn may_write(&self, folder: &Path) -> bool {
-            !self.read_only.iter().any(|read_only| Path::new(read_only) == folder)
+        fn may_write(&self, directory: &Path) -> bool {
+            !self.read_only.iter().any(|read_only| Path::new(read_only) == directory)
         }
 
         fn is_trusted(&self, path: &Path, _: &Path) -> bool {
@@ -216,8 +220,8 @@ mod tests {
 
     const OWN: &str = "/home/me/.local/share/steplatch/workflows";
 
-    fn at(folder: &str) -> LibrarySearch {
-        LibrarySearch { folder: folder.into(), home: Some("/home/me".into()), ..LibrarySearch::default() }
+    fn at(directory: &str) -> LibrarySearch {
+        LibrarySearch { directory: directory.into(), home: Some("/home/me".into()), ..LibrarySearch::default() }
     }
 
     #[test]
@@ -317,18 +321,18 @@ mod tests {
                 "/tmp/p/.terminal_control_workflows",
             ),
         ];
-        for (claim, folder, file_system, expected) in rows {
-            let folders = at(folder).find_folders(file_system);
-            assert_eq!(folders.first, Path::new(expected), "{claim}");
+        for (claim, directory, file_system, expected) in rows {
+            let directories = at(directory).find_directories(file_system);
+            assert_eq!(directories.first, Path::new(expected), "{claim}");
             let other = (*expected != OWN).then(|| PathBuf::from(OWN));
-            assert_eq!(folders.other, other, "{claim}");
+            assert_eq!(directories.other, other, "{claim}");
         }
     }
 
     #[test]
     fn nearest_project_file_is_found() {
-        let found = |folder: &str, file_system: SimulatedFiles| {
-            at(folder).folder_with_file_on(&["a.toml", "a.json"], &file_system)
+        let found = |directory: &str, file_system: SimulatedFiles| {
+            at(directory).directory_with_file_on(&["a.toml", "a.json"], &file_system)
         };
         let both = || SimulatedFiles {
             existing: &["/home/me/p/a.toml", "/home/me/p/src/a.json", "/home/me/p/.git"],
@@ -354,26 +358,27 @@ mod tests {
             SimulatedFiles { existing: &["/home/me/p/.terminal_control_workflows"], ..SimulatedFiles::default() };
         for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
             let library_search = LibrarySearch { chosen_library: Some(named.into()), ..at("/home/me/p") };
-            let folders = library_search.find_folders(&file_system);
-            assert_eq!(folders, LibraryPaths { first: expected.into(), other: Some(OWN.into()) });
+            let directories = library_search.find_directories(&file_system);
+            assert_eq!(directories, LibraryPaths { first: expected.into(), other: Some(OWN.into()) });
         }
-        let twice = LibrarySearch { chosen_library: Some(OWN.into()), ..at("/home/me/p") }.find_folders(&file_system);
+        let twice =
+            LibrarySearch { chosen_library: Some(OWN.into()), ..at("/home/me/p") }.find_directories(&file_system);
         assert_eq!(twice, LibraryPaths { first: OWN.into(), other: None });
     }
 
     #[test]
     fn user_library_is_in_the_data_directory() {
         let data = LibrarySearch { data_home: Some("/data".into()), ..at("/home/me") };
-        assert_eq!(data.find_folders(&SimulatedFiles::default()).first, Path::new("/data/steplatch/workflows"));
+        assert_eq!(data.find_directories(&SimulatedFiles::default()).first, Path::new("/data/steplatch/workflows"));
         let link = LibrarySearch { home: Some("/home/link".into()), ..at("/home/me") };
         assert_eq!(
-            link.find_folders(&SimulatedFiles::default()).first,
+            link.find_directories(&SimulatedFiles::default()).first,
             Path::new("/home/link/.local/share/steplatch/workflows"),
             "a symbolic link to the home directory is the home directory"
         );
         let homeless = LibrarySearch { home: None, ..at("/") };
         let expected = LibraryPaths { first: "/.terminal_control_workflows".into(), other: None };
-        assert_eq!(homeless.find_folders(&SimulatedFiles::default()), expected);
+        assert_eq!(homeless.find_directories(&SimulatedFiles::default()), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::{FileError, FolderError};
+use crate::{DirectoryError, FileError};
 
 const LOCK_FILE: &str = ".lock";
 /// Prefix of the names of unfinished files.
@@ -18,8 +18,8 @@ const GITIGNORE_TEXT: &str = "/index.json\n/.lock\n/.unfinished-*\n";
 
 /// The lock, released on drop. It belongs to an open file, so it also excludes other threads of this process.
 #[derive(Debug)]
-pub(crate) struct FolderLock<'f> {
-    folder: &'f Path,
+pub(crate) struct DirectoryLock<'f> {
+    directory: &'f Path,
     file: File,
 }
 
@@ -70,73 +70,74 @@ pub(crate) struct FoundFile {
     pub(crate) stamp: Option<Stamp>,
 }
 
-impl<'f> FolderLock<'f> {
+impl<'f> DirectoryLock<'f> {
     /// Waits for the lock, after creating the directory if it is missing.
-    pub(crate) fn wait(folder: &'f Path) -> Result<Self, FolderError> {
-        create_folder(folder)?;
-        let file = open_lock_file(folder)?;
+    pub(crate) fn wait(directory: &'f Path) -> Result<Self, DirectoryError> {
+        create_directory(directory)?;
+        let file = open_lock_file(directory)?;
         loop {
             match file.lock() {
                 Ok(()) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(FolderError::from_io(&folder.join(LOCK_FILE), error)),
+                Err(error) => return Err(DirectoryError::from_io(&directory.join(LOCK_FILE), error)),
             }
         }
-        let locked = Self { folder, file };
+        let locked = Self { directory, file };
         locked.remove_unfinished();
         Ok(locked)
     }
 
     /// Takes the lock of an existing directory, if it is free.
-    pub(crate) fn try_lock(folder: &'f Path) -> Option<Self> {
-        let file = open_lock_file(folder).ok()?;
+    pub(crate) fn try_lock(directory: &'f Path) -> Option<Self> {
+        let file = open_lock_file(directory).ok()?;
         file.try_lock().ok()?;
-        Some(Self { folder, file })
+        Some(Self { directory, file })
     }
 
     /// Replaces a file atomically: a reader sees the old or the new file, also after a crash.
-    pub(crate) fn replace(&self, name: &str, text: &[u8]) -> Result<(), FolderError> {
+    pub(crate) fn replace(&self, name: &str, text: &[u8]) -> Result<(), DirectoryError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let unfinished = self.folder.join(format!("{UNFINISHED_PREFIX}{}-{count}", std::process::id()));
-        let target = self.folder.join(name);
+        let unfinished = self.directory.join(format!("{UNFINISHED_PREFIX}{}-{count}", std::process::id()));
+        let target = self.directory.join(name);
         let write = || -> io::Result<()> {
             let mut file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
             file.write_all(text)?;
             file.sync_all()?;
             fs::rename(&unfinished, &target)?;
-            sync_folder(target.parent().unwrap_or(self.folder))
+            sync_directory(target.parent().unwrap_or(self.directory))
         };
         write().map_err(|cause| {
             // The file may not exist. If the removal fails, the next writer removes the file.
             let _ = fs::remove_file(&unfinished);
-            FolderError::from_io(&target, cause)
+            DirectoryError::from_io(&target, cause)
         })
     }
 
     /// Removes a file. Returns true if it existed.
-    pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
-        let file = self.folder.join(name);
-        match fs::remove_file(&file).and_then(|()| sync_folder(file.parent().unwrap_or(self.folder))) {
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, DirectoryError> {
+        let file = self.directory.join(name);
+        match fs::remove_file(&file).and_then(|()| sync_directory(file.parent().unwrap_or(self.directory))) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(FolderError::from_io(&file, error)),
+            Err(error) => Err(DirectoryError::from_io(&file, error)),
         }
     }
 
     /// Creates a subdirectory, unless it exists.
-    pub(crate) fn create_directory(&self, name: &str) -> Result<(), FolderError> {
-        let directory = self.folder.join(name);
+    pub(crate) fn create_directory(&self, name: &str) -> Result<(), DirectoryError> {
+        let directory = self.directory.join(name);
         if directory.is_dir() {
             return Ok(());
         }
-        let created = fs::create_dir(&directory).and_then(|()| sync_folder(directory.parent().unwrap_or(self.folder)));
-        created.map_err(|error| FolderError::from_io(&directory, error))
+        let created =
+            fs::create_dir(&directory).and_then(|()| sync_directory(directory.parent().unwrap_or(self.directory)));
+        created.map_err(|error| DirectoryError::from_io(&directory, error))
     }
 
     /// Removes the unfinished files of killed writers; the lock excludes live ones.
     fn remove_unfinished(&self) {
-        let Ok(files) = fs::read_dir(self.folder) else { return };
+        let Ok(files) = fs::read_dir(self.directory) else { return };
         for file in files.flatten() {
             if file.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
                 // Ignore the error: an unfinished file does no harm.
@@ -146,7 +147,7 @@ impl<'f> FolderLock<'f> {
     }
 }
 
-impl Drop for FolderLock<'_> {
+impl Drop for DirectoryLock<'_> {
     fn drop(&mut self) {
         // Closing is not enough: a forked child that has not reached its `exec` shares the open file and its lock. If
         // this fails, the kernel releases the lock when the last holder closes the file.
@@ -155,29 +156,29 @@ impl Drop for FolderLock<'_> {
 }
 
 /// Makes changes to a directory's entries durable.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
-fn create_folder(folder: &Path) -> Result<(), FolderError> {
-    if folder.is_dir() {
+fn create_directory(directory: &Path) -> Result<(), DirectoryError> {
+    if directory.is_dir() {
         return Ok(());
     }
-    let failed = |cause| FolderError::from_io(&folder.join(LOCK_FILE), cause);
-    fs::create_dir_all(folder).map_err(failed)?;
-    fs::write(folder.join(".gitignore"), GITIGNORE_TEXT).map_err(failed)
+    let failed = |cause| DirectoryError::from_io(&directory.join(LOCK_FILE), cause);
+    fs::create_dir_all(directory).map_err(failed)?;
+    fs::write(directory.join(".gitignore"), GITIGNORE_TEXT).map_err(failed)
 }
 
-fn open_lock_file(folder: &Path) -> Result<File, FolderError> {
-    let path = folder.join(LOCK_FILE);
+fn open_lock_file(directory: &Path) -> Result<File, DirectoryError> {
+    let path = directory.join(LOCK_FILE);
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-    file.map_err(|cause| FolderError::from_io(&path, cause))
+    file.map_err(|cause| DirectoryError::from_io(&path, cause))
 }
 
 /// Returns the visible files of the directory with this suffix, by name; none if there is no directory.
-pub(crate) fn files(folder: &Path, suffix: &str) -> Result<Vec<FoundFile>, FolderError> {
-    let failed = |cause| FolderError::from_io(&folder.join("."), cause);
-    let entries = match fs::read_dir(folder) {
+pub(crate) fn files(directory: &Path, suffix: &str) -> Result<Vec<FoundFile>, DirectoryError> {
+    let failed = |cause| DirectoryError::from_io(&directory.join("."), cause);
+    let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
@@ -231,10 +232,10 @@ mod tests {
 
     #[test]
     fn dropped_lock_is_free_despite_a_forked_child() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = FolderLock::wait(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = DirectoryLock::wait(directory.path()).unwrap();
         let _forked = first.file.try_clone().unwrap();
         drop(first);
-        assert!(FolderLock::try_lock(folder.path()).is_some());
+        assert!(DirectoryLock::try_lock(directory.path()).is_some());
     }
 }

@@ -84,7 +84,7 @@ mod tests {
             "PW": {"secret": true, "description": "of the database"}, "A": "plain", "B": {"secret": true, "default": "x"},
             "C": {"secret": true, "required": false}, "KEY": {"secret": true, "required": true}}});
         let arguments: Vec<_> =
-            document_arguments(&document).into_iter().map(|one| (one.name, one.description)).collect();
+            document_arguments(&document).into_iter().map(|argument| (argument.name, argument.description)).collect();
         assert_eq!(arguments, [("PW".to_owned(), Some("of the database".to_owned())), ("KEY".to_owned(), None)]);
         assert!(
             document_arguments(&json!([])).is_empty() && read_file_arguments(Path::new("/nowhere/at.json")).is_empty()

@@ -70,7 +70,7 @@ pub(crate) fn find(word: &str) -> Result<Order, String> {
         return Ok(order);
     }
     let nearest =
-        names().map(|(_, name)| (jaro_winkler(name, word), name)).max_by(|one, other| one.0.total_cmp(&other.0));
+        names().map(|(_, name)| (jaro_winkler(name, word), name)).max_by(|left, right| left.0.total_cmp(&right.0));
     let nearest = nearest.filter(|(likeness, _)| *likeness > MIN_SIMILARITY);
     let hint = nearest.map_or_else(String::new, |(_, name)| format!(", did you mean /{name}?"));
     let stop = if hint.is_empty() { ";" } else { "" };

@@ -168,7 +168,7 @@ impl Work {
             let key = |gate: &GateInfo, own: &bool| (gate.created_at.clone(), gate.gate_id.clone(), !own);
             key(gate, own).cmp(&key(other, others_own))
         });
-        gates.dedup_by(|one, other| one.2.gate_id == other.2.gate_id);
+        gates.dedup_by(|left, right| left.2.gate_id == right.2.gate_id);
         let gates = gates.into_iter().map(|(_, workflow, gate)| (workflow, gate)).collect();
         Ok(gates)
     }

@@ -367,9 +367,9 @@ impl Answer {
     async fn ask_all(&self, paths: &DaemonPaths, person: Option<Person>) -> Result<ExitCode, Failure> {
         let runs = all(paths, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
-        gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        gates.sort_by(|left, right| left.created_at.cmp(&right.created_at));
         // A run also lists the gates of its descendants.
-        gates.dedup_by(|one, other| one.gate_id == other.gate_id);
+        gates.dedup_by(|left, right| left.gate_id == right.gate_id);
         self.ask(paths, person, "no run waits for an answer", gates).await
     }
 

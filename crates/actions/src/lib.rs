@@ -162,7 +162,8 @@ mod tests {
         }
         for (tool, params, expected) in &cases {
             let (before, after) = with_new_state(&json!({"tool": tool, "params": params}));
-            let changes: Vec<String> = weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect();
+            let changes: Vec<String> =
+                weakenings(&before, &after, &[]).iter().map(|change| change.what.clone()).collect();
             let acts = changes.iter().find(|what| what.starts_with("the new state 'new' acts: "));
             assert_eq!(acts.is_some(), !expected.is_empty(), "{tool}: {changes:?}");
             for words in *expected {
@@ -176,7 +177,7 @@ mod tests {
         let command = format!("echo {}; X=rm; $X x; echo {}; rm -rf ~", "a".repeat(5000), "b".repeat(5000));
         let (before, after) = with_new_state(&json!({"tool": "run_command", "params": {"command": command}}));
         let changes = weakenings(&before, &after, &[]);
-        assert!(changes.iter().any(|one| one.what.contains(&command)));
+        assert!(changes.iter().any(|change| change.what.contains(&command)));
     }
 
     #[test]

@@ -186,10 +186,10 @@ fn equal_word_tenths(one: &str, other: &str) -> u32 {
     let max_words = one.len().max(other.len());
     let min_words = one.len().min(other.len());
     let equal = if one.len() == other.len() {
-        one.iter().zip(&other).filter(|(one, other)| one == other).count()
+        one.iter().zip(&other).filter(|(left, right)| left == right).count()
     } else {
-        let begin = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
-        let end = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
+        let begin = one.iter().zip(&other).take_while(|(left, right)| left == right).count();
+        let end = one.iter().rev().zip(other.iter().rev()).take_while(|(left, right)| left == right).count();
         begin + end.min(min_words - begin)
     };
     (equal * 10).checked_div(max_words).and_then(|tenths| u32::try_from(tenths).ok()).unwrap_or(10)

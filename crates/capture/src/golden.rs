@@ -280,7 +280,8 @@ mod tests {
         assert_eq!(golden.differences(&more)[0].observed, "more");
         let other = [step("open", "", None), step("make", "took long", Some(2))];
         let differences = golden.differences(&other);
-        let what: Vec<_> = differences.iter().map(|one| (one.state.as_str(), one.what.as_str())).collect();
+        let what: Vec<_> =
+            differences.iter().map(|difference| (difference.state.as_str(), difference.what.as_str())).collect();
         assert_eq!(what, [("make", "exit_code"), ("make", "output"), ("push", "state")]);
         assert_eq!(differences[2].observed, "the end of the run");
     }

@@ -159,7 +159,7 @@ fn typed_date_and_host_are_reported_unless_they_are_inputs() {
         let mut log = log.clone();
         log.moments[0].input.timestamp = timestamp.to_owned();
         let undecided = capture(&[log], &facts, &CaptureRequest::default()).undecided;
-        undecided.iter().any(|one| one.contains("types the date '2026-01-31'"))
+        undecided.iter().any(|decision| decision.contains("types the date '2026-01-31'"))
     };
     assert!(at("2026-02-01T03:00:00Z") && at("2026-01-30T22:00:00Z") && at("2026-02-02T00:00:00Z"));
     assert!(!at("2026-02-04T00:00:00Z") && !at("nonsense"));
@@ -173,8 +173,8 @@ fn typed_date_and_host_are_reported_unless_they_are_inputs() {
         .undecided
     };
     let decisions = undecided(&[]);
-    assert!(decisions.iter().any(|one| one.contains("types the date '2026-01-31'")), "{decisions:?}");
-    assert!(decisions.iter().any(|one| one.contains("types the host name 'mill'")), "{decisions:?}");
+    assert!(decisions.iter().any(|decision| decision.contains("types the date '2026-01-31'")), "{decisions:?}");
+    assert!(decisions.iter().any(|decision| decision.contains("types the host name 'mill'")), "{decisions:?}");
     let decisions = undecided(&[("day", "2026-01-31")]);
-    assert!(!decisions.iter().any(|one| one.contains("date")), "{decisions:?}");
+    assert!(!decisions.iter().any(|decision| decision.contains("date")), "{decisions:?}");
 }

@@ -392,7 +392,10 @@ mod tests {
 
     fn reason_to_omit(turns: &[Turn]) -> Vec<String> {
         let reasons = reasons(turns, false, |_| false);
-        omitted_inputs(turns, &reasons).into_iter().map(|one| format!("{}: {}", one.input, one.reason)).collect()
+        omitted_inputs(turns, &reasons)
+            .into_iter()
+            .map(|omitted| format!("{}: {}", omitted.input, omitted.reason))
+            .collect()
     }
 
     #[test]

@@ -346,7 +346,7 @@ fn answer_state_is_named_after_its_argument() {
         names(&captured),
         ["open", "sh_setup_sh", "answer_port", "answer_2026_01_31", "answer_until", "answer_mail", "done"]
     );
-    assert!(captured.undecided.iter().any(|one| one.starts_with("state 'answer_until' types the date")));
+    assert!(captured.undecided.iter().any(|decision| decision.starts_with("state 'answer_until' types the date")));
     assert_eq!(captured.definition["arguments"]["PORT"]["export"], json!(false));
 }
 
@@ -369,8 +369,8 @@ fn destructive_or_unknown_line_gets_a_gate() {
     let ungated_states: Vec<&str> = captured
         .guesses
         .iter()
-        .filter(|one| one.guess == "no person is asked first")
-        .map(|one| one.state.as_str())
+        .filter(|guess| guess.guess == "no person is asked first")
+        .map(|guess| guess.state.as_str())
         .collect();
     assert_eq!(
         ungated_states,
@@ -387,8 +387,8 @@ fn destructive_or_unknown_line_gets_a_gate() {
     let reasons: Vec<&str> = captured
         .guesses
         .iter()
-        .filter(|one| one.guess == "a person is asked first")
-        .map(|one| one.reason.as_str())
+        .filter(|guess| guess.guess == "a person is asked first")
+        .map(|guess| guess.reason.as_str())
         .collect();
     assert_eq!(
         reasons,

@@ -390,7 +390,7 @@ mod tests {
             entries
                 .into_iter()
                 .skip(1)
-                .map(|one| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed))
+                .map(|moment| (moment.input.text.unwrap(), moment.input.row.unwrap(), moment.printed))
                 .collect::<Vec<_>>()
         };
         let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());
@@ -423,7 +423,7 @@ mod tests {
                 next
             });
             let log: Vec<Moment> = [entered("sh x", "", &output), typed].into_iter().chain(next).collect();
-            let entry = |one: Moment| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed);
+            let entry = |moment: Moment| (moment.input.text.unwrap(), moment.input.row.unwrap(), moment.printed);
             split_inputs(&log)[1..].iter().cloned().map(entry).collect::<Vec<_>>()
         };
         let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());

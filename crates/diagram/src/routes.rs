@@ -387,7 +387,7 @@ mod tests {
             // A line starts at a row, except the only line of its card.
             for route in &plan.lines {
                 let (x, y) = route.points[0];
-                let below = boxes.iter().position(|one| one.0 < x && x < one.2 && (y - one.3).abs() < 0.01);
+                let below = boxes.iter().position(|rectangle| rectangle.0 < x && x < rectangle.2 && (y - rectangle.3).abs() < 0.01);
                 prop_assert!(below.is_none_or(|card| cards[card].rows.len() == 1), "{:?} begins below {:?}", route, below);
             }
             // Every stub meets its line.
@@ -404,9 +404,9 @@ mod tests {
             }
             // Lines that leave the same card do not overlap, vertically or horizontally.
             let segments = |route: &Route| -> Vec<_> { route.points.windows(2).map(|pair| (pair[0], pair[1])).collect() };
-            let leaves = |route: &Route| boxes.iter().position(|one| {
+            let leaves = |route: &Route| boxes.iter().position(|rectangle| {
                 let (x, y) = route.points[0];
-                one.0 - 0.5 < x && x < one.2 + 0.5 && one.1 < y && y < one.3 + 0.5
+                rectangle.0 - 0.5 < x && x < rectangle.2 + 0.5 && rectangle.1 < y && y < rectangle.3 + 0.5
             });
             for (index, one) in plan.lines.iter().enumerate() {
                 for other in plan.lines[..index].iter().filter(|other| leaves(other) == leaves(one)) {

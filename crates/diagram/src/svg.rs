@@ -128,7 +128,7 @@ fn rounded_path(points: &[(f64, f64)]) -> String {
     // Drop the points at which the line does not turn.
     let mut corners: Vec<(f64, f64)> = Vec::new();
     for &point in points {
-        let is_same = |one: f64, other: f64| (one - other).abs() < 0.5;
+        let is_same = |left: f64, right: f64| (left - right).abs() < 0.5;
         if let [.., before, last] = corners[..]
             && ((is_same(before.0, last.0) && is_same(last.0, point.0))
                 || (is_same(before.1, last.1) && is_same(last.1, point.1)))

@@ -99,7 +99,7 @@ impl SecretMask {
                 [value.clone(), escaped[1..escaped.len() - 1].to_owned(), percent_encode(value)]
             })
             .collect();
-        hidden.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        hidden.sort_by(|left, right| right.len().cmp(&left.len()).then_with(|| left.cmp(right)));
         hidden.dedup();
         Self(hidden)
     }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn sources(pattern: &str) -> Vec<String> {
-        Alternatives::parse(pattern).unwrap().iter().map(|one| one.as_str().to_owned()).collect()
+        Alternatives::parse(pattern).unwrap().iter().map(|alternative| alternative.as_str().to_owned()).collect()
     }
 
     #[test]

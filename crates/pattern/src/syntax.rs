@@ -776,12 +776,12 @@ impl Width {
     }
 
     fn then(self, next: Self) -> Self {
-        let max_width = self.max_width.zip(next.max_width).map(|(one, other)| one.saturating_add(other));
+        let max_width = self.max_width.zip(next.max_width).map(|(left, right)| left.saturating_add(right));
         Self { min_width: self.min_width.saturating_add(next.min_width), max_width }
     }
 
     fn or(self, other: Self) -> Self {
-        let max_width = self.max_width.zip(other.max_width).map(|(one, other)| one.max(other));
+        let max_width = self.max_width.zip(other.max_width).map(|(left, right)| left.max(right));
         Self { min_width: self.min_width.min(other.min_width), max_width }
     }
 }

@@ -158,7 +158,7 @@ impl FunctionFiles {
         let before = &cached.library;
         let is_same = before.broken == broken
             && before.files.len() == files.len()
-            && before.files.iter().zip(&files).all(|(one, other)| Arc::ptr_eq(one, other));
+            && before.files.iter().zip(&files).all(|(left, right)| Arc::ptr_eq(left, right));
         if !is_same || before.directory != *directory {
             cached.library = Arc::new(FunctionLibrary { directory: directory.to_owned(), files, broken });
         }

@@ -143,7 +143,7 @@ fn load_project(
         if let Some(index) = cache.iter().position(|cached| cached.project.directory == directory) {
             let cached = cache.remove(index);
             let is_loaded = cached.libraries.len() == libraries.len()
-                && cached.libraries.iter().zip(&libraries).all(|(one, other)| Arc::ptr_eq(one, other));
+                && cached.libraries.iter().zip(&libraries).all(|(left, right)| Arc::ptr_eq(left, right));
             if cached.fingerprints == fingerprints && is_loaded {
                 let project = cached.project.clone();
                 cache.push(cached);

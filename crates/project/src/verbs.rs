@@ -355,7 +355,7 @@ pub(super) fn list(directories: &LibraryPaths, project: &Project, verb: &ListWor
     if !reply.success {
         reply.error = reply.broken.first().map(|broken| broken.reason.clone());
     }
-    reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
+    reply.workflows.sort_by(|left, right| (&left.name, left.hidden).cmp(&(&right.name, right.hidden)));
     reply.total = reply.workflows.len();
     reply.workflows.truncate(usize::try_from(verb.limit).unwrap_or(usize::MAX));
     if reply.broken.len() > MAX_BROKEN_FILES {

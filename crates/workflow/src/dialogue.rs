@@ -393,7 +393,7 @@ pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = 
 
 /// Returns the texts of secret answers.
 pub(crate) fn secret_texts(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let is_secret = |rule: &Map<String, Value>| rule.get(SECRET_KEY).is_some_and(|one| *one == Value::Bool(true));
+    let is_secret = |rule: &Map<String, Value>| rule.get(SECRET_KEY).is_some_and(|value| *value == Value::Bool(true));
     indexed_rules(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE_KEY)?.as_str())
 }
 

@@ -91,9 +91,9 @@ impl InvalidParallel {
 pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value)>> {
     match params.get(WORKFLOWS)? {
         Value::Array(entries) => {
-            Some(entries.iter().enumerate().map(|(index, one)| (index.to_string(), one)).collect())
+            Some(entries.iter().enumerate().map(|(index, entry)| (index.to_string(), entry)).collect())
         }
-        Value::Object(entries) => Some(entries.iter().map(|(name, one)| (name.clone(), one)).collect()),
+        Value::Object(entries) => Some(entries.iter().map(|(name, entry)| (name.clone(), entry)).collect()),
         _ => None,
     }
 }

@@ -452,8 +452,9 @@ mod tests {
         ] {
             assert_eq!(missing(template.clone()).as_deref(), Some(name), "{template}");
         }
-        let names: Vec<_> =
-            placeholders("${A} %{B} {C.1} x{D|sh}").map(|one| (one.root(), one.is_for_shell, one.may_stay)).collect();
+        let names: Vec<_> = placeholders("${A} %{B} {C.1} x{D|sh}")
+            .map(|placeholder| (placeholder.root(), placeholder.is_for_shell, placeholder.may_stay))
+            .collect();
         assert_eq!(names, [("A", true, true), ("B", false, true), ("C", false, false), ("D", false, false)]);
     }
 

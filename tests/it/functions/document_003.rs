@@ -97,7 +97,8 @@ assert session.workflows["test"] is workflow
 "#,
     );
     let list = session.send_command("LIST_WORKFLOWS", json!({}));
-    let names: Vec<&Value> = list["data"]["workflows"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    let names: Vec<&Value> =
+        list["data"]["workflows"].as_array().unwrap().iter().map(|workflow| &workflow["name"]).collect();
     assert_eq!(names, ["test"], "{list}");
     assert_eq!(session.execute("test", json!(null)).0, "done");
 }

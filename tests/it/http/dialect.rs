@@ -133,7 +133,7 @@ fn proven_workflows_are_listed_at_once_or_by_page() {
         assert_eq!(run["state"], "completed", "{run}");
     }
     let (status, list) = send_request(&server, "GET", "/mcp", &[], None);
-    let ids: Vec<&str> = list.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = list.as_array().unwrap().iter().map(|workflow| workflow["id"].as_str().unwrap()).collect();
     assert_eq!((status, ids), (200, vec!["one", "two"]), "{list}");
     assert_eq!(list[0]["inputSchema"]["type"], "object", "{list}");
     let (status, page) = send_request(&server, "GET", "/mcp?page=1&page_size=1", &[], None);

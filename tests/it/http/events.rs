@@ -22,7 +22,7 @@ fn events_arrive_once_in_order_until_the_run_ends() {
     received.extend(events.collect_rest());
     assert_eq!(received[0].kind, "workflow_started");
     assert_eq!(received.last().unwrap().kind, "workflow_completed");
-    assert!(received.is_sorted_by(|one, next| one.id < next.id), "{received:?}");
+    assert!(received.is_sorted_by(|event, next| event.id < next.id), "{received:?}");
     for event in &received {
         assert_eq!((&event.data["seq"], &event.data["event_type"]), (&json!(event.id), &json!(event.kind)));
     }

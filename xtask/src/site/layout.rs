@@ -116,7 +116,7 @@ fn site_path(source: &Path) -> PathBuf {
 fn relative(page: &Path, file: &Path) -> String {
     let directory: Vec<Component<'_>> = page.parent().into_iter().flat_map(Path::components).collect();
     let parts: Vec<Component<'_>> = file.components().collect();
-    let common = directory.iter().zip(&parts).take_while(|(one, other)| one == other).count();
+    let common = directory.iter().zip(&parts).take_while(|(left, right)| left == right).count();
     let up = directory[common..].iter().map(|_| "..".to_owned());
     let down = parts[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
     up.chain(down).collect::<Vec<_>>().join("/")

@@ -797,7 +797,7 @@ fn patched_input_is_judged_and_new_input_is_unknown() {
     let runs = |command: &str| json!({"tool": "run_command", "params": {"command": command}});
     let changes = |before: &[(&str, Value)], after: &[(&str, Value)]| {
         let changes = irreversible_inputs(&machine(before), &machine(after));
-        changes.into_iter().map(|one| one.what).collect::<Vec<_>>()
+        changes.into_iter().map(|change| change.what).collect::<Vec<_>>()
     };
     let new = |action: Value| changes(&[], &[("new", action)]).join("\n");
     assert_eq!(new(runs("git status")), "");
@@ -856,7 +856,7 @@ fn new_environment_value_is_judged() {
     };
     let changes = |before: Value, after: Value| {
         let changes = irreversible_inputs(&machine(before), &machine(after));
-        changes.into_iter().map(|one| format!("{} {}", one.place, one.what)).collect::<Vec<_>>().join("\n")
+        changes.into_iter().map(|change| format!("{} {}", change.place, change.what)).collect::<Vec<_>>().join("\n")
     };
     let new = |name: &str, value: &str| changes(json!({}), json!({name: {"default": value}}));
     for (name, value) in [("BASH_ENV", "/tmp/evil"), ("PROMPT_COMMAND", "rm -rf x"), ("GIT_DIR", "evil")] {
@@ -885,7 +885,7 @@ fn patched_text_for_a_possible_shell_is_a_shell_line() {
             Definition::parse(&document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
         };
         let changes = irreversible_inputs(&document(None), &document(Some(types)));
-        changes.into_iter().map(|one| one.what).collect::<Vec<_>>().join("\n")
+        changes.into_iter().map(|change| change.what).collect::<Vec<_>>().join("\n")
     };
     let types = |text: &str| json!({"tool": "send_input", "params": {"input_text": text}});
     let asks = |pattern: &str| json!({"tool": "send_input", "params": {"input_text": "sh x\n", "pattern": pattern, "reads": "shown"}});

@@ -93,7 +93,7 @@ fn autoexpect_script_is_imported() {
     );
     assert_eq!(imported.log.shell, "bash");
     assert!(
-        imported.undecided.iter().any(|one| one.contains("without the options of 'bash --norc'")),
+        imported.undecided.iter().any(|decision| decision.contains("without the options of 'bash --norc'")),
         "{:?}",
         imported.undecided
     );

@@ -361,7 +361,7 @@ async fn report_of_a_long_run_is_bounded() {
         );
     }
     let left_out = |path: &str| {
-        let shortened = reply.shortened_values.iter().find(|one| one.path == path);
+        let shortened = reply.shortened_values.iter().find(|value| value.path == path);
         shortened.unwrap_or_else(|| panic!("{path}: {:?}", reply.shortened_values)).left_out
     };
     assert_eq!(left_out("/execution_log"), 1941);

@@ -49,7 +49,7 @@ async fn input_is_logged_with_its_question_and_hidden_input_masked() {
     let session_id = session.id.clone();
     let daemon = daemon.restarted().await;
     let logged = inputs(&daemon, &session_id).await;
-    let kinds: Vec<(InputKind, &str)> = logged.iter().map(|one| (one.kind, one.context.as_str())).collect();
+    let kinds: Vec<(InputKind, &str)> = logged.iter().map(|input| (input.kind, input.context.as_str())).collect();
     let (typed_input, entered, wait) = (InputKind::Typed, InputKind::Entered, InputKind::Wait);
     assert_eq!(
         kinds,
@@ -91,7 +91,7 @@ async fn shown_secret_is_logged_without_its_value() {
     let secret = SendInput { secret: true, ..until_input(&session.id, "s3cret-value\n") };
     daemon.call(secret).await;
     let logged = inputs(&daemon, &session.id).await;
-    assert!(logged.iter().any(|one| one.kind == InputKind::Hidden), "{logged:#?}");
+    assert!(logged.iter().any(|input| input.kind == InputKind::Hidden), "{logged:#?}");
     assert!(!json!(logged).to_string().contains("s3cret-value"), "{logged:#?}");
     daemon.stop().await;
 }
@@ -120,7 +120,7 @@ async fn keys_of_a_person_in_a_key_reading_program_are_not_kept() {
     daemon.call(prompt).await;
     let logged = inputs(&daemon, &session_id).await;
     assert!(!json!(logged).to_string().contains("remote-pw"), "{logged:#?}");
-    let attached: Vec<_> = logged.iter().filter(|one| one.kind == InputKind::Attached).collect();
+    let attached: Vec<_> = logged.iter().filter(|input| input.kind == InputKind::Attached).collect();
     assert_eq!(attached.len(), 1, "{logged:#?}");
     assert_eq!(attached[0].text.as_deref(), Some("echo shown\r"));
     daemon.stop().await;

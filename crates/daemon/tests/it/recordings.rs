@@ -48,7 +48,7 @@ async fn recording_is_read_in_consecutive_portions() {
     assert!(all.len() > 2 && all.iter().all(|reply| reply.frames.len() <= 400), "{}", all.len());
     let changes = all.iter().flat_map(|reply| &reply.frames[1..]);
     assert_eq!(changes.clone().count(), 1500, "each frame is in one portion");
-    assert!(changes.clone().zip(changes.skip(1)).all(|(one, next)| one.at_ms < next.at_ms));
+    assert!(changes.clone().zip(changes.skip(1)).all(|(change, next)| change.at_ms < next.at_ms));
     assert_eq!(all[0].duration_ms, 60_000);
     // A position reached directly shows the same screen as reading up to it.
     let rewound = daemon.call(ReadRecording { recording_id: id.to_string(), at_ms: all[1].next_ms }).await;

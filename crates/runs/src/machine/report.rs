@@ -337,7 +337,7 @@ mod tests {
         let (mut value, mut cut) = (whole.clone(), Vec::new());
         shorten(&mut value, 2000, "/final_variables", &mut cut);
         assert_eq!(value, json!({"a/b": ["short", "ž".repeat(2000)], "c": {"d": "x".repeat(2000)}, "e": whole["e"]}));
-        let cut: Vec<(&str, u64)> = cut.iter().map(|one| (one.path.as_str(), one.left_out)).collect();
+        let cut: Vec<(&str, u64)> = cut.iter().map(|value| (value.path.as_str(), value.left_out)).collect();
         assert_eq!(cut, [("/final_variables/a~1b/1", 3000), ("/final_variables/c/d", 1)]);
     }
 }

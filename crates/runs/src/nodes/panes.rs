@@ -697,7 +697,7 @@ fn prompt_before_input<'a>(opening: &str, before: &'a str) -> &'a str {
 /// Returns the number of lines at the end of two texts that are equal.
 fn common_lines(one: &str, other: &str) -> usize {
     let pairs = one.trim_end().lines().rev().zip(other.trim_end().lines().rev());
-    pairs.take_while(|(one, other)| one.trim_end() == other.trim_end()).count()
+    pairs.take_while(|(left, right)| left.trim_end() == right.trim_end()).count()
 }
 
 /// Returns the output of a program between the echo of its input, if there is one, and the sign of its readiness: the

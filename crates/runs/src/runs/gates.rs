@@ -88,7 +88,7 @@ impl Runs {
             run.progress().gates.iter().map(info).collect()
         };
         let mut pending: Vec<GateInfo> = self.runs_with_gates(run).iter().flat_map(gates).collect();
-        pending.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        pending.sort_by(|left, right| left.created_at.cmp(&right.created_at));
         pending
     }
 

@@ -43,8 +43,15 @@ impl Diagnostics {
     /// Warns about secret arguments that no state can use: they are not exported, and no placeholder refers to them.
     pub(super) fn warn_unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(place) = document.get(ARGUMENTS) else { return };
-        for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {
-            let uses = |text: &str| substitute::placeholders(text).any(|one| one.root() == name && !one.is_for_shell);
+        for name in arguments
+            .iter()
+            .filter(|argument| argument.is_secret() && !argument.is_exported())
+            .map(ContractVariable::name)
+        {
+            let uses = |text: &str| {
+                substitute::placeholders(text)
+                    .any(|placeholder| placeholder.root() == name && !placeholder.is_for_shell)
+            };
             let is_answer = |state: &State| dialogue::secret_names(&state.action.params).any(|(_, used)| used == name);
             if !states.iter().any(|state| state.texts().into_iter().any(uses) || is_answer(state)) {
                 let message = format!(

@@ -79,7 +79,8 @@ pub fn action_reference(tools: &dyn ToolCatalog) -> String {
     let mut page = String::new();
     for (tool, params) in action_schemas(tools) {
         let _ = write!(page, "\n## {tool}\n\n");
-        let required = |name: &str| params["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+        let required =
+            |name: &str| params["required"].as_array().is_some_and(|all| all.iter().any(|required| required == name));
         for (name, property) in params["properties"].as_object().into_iter().flatten() {
             // The run supplies its terminal.
             if name == "session_id" && !required(name) {

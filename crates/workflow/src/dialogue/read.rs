@@ -89,7 +89,8 @@ impl Reader {
         let until = match param("until") {
             None => Vec::new(),
             Some(Value::Array(all)) => {
-                let read_pattern = |(index, one): (usize, &Value)| self.pattern(&format!("/until/{index}"), one);
+                let read_pattern =
+                    |(index, pattern): (usize, &Value)| self.pattern(&format!("/until/{index}"), pattern);
                 all.iter().enumerate().filter_map(read_pattern).collect()
             }
             Some(one) => self.pattern("/until", one).into_iter().collect(),
@@ -219,7 +220,7 @@ mod tests {
         });
         let found: Vec<String> = problems(params.as_object().expect("the value is an object"))
             .into_iter()
-            .map(|one| format!("{}: {}", one.pointer, one.message))
+            .map(|problem| format!("{}: {}", problem.pointer, problem.message))
             .collect();
         expect_test::expect![[r#"
             /rules/0/when: pattern '(' does not compile: unclosed group at position 0

@@ -68,7 +68,7 @@ impl DialogueScript {
         let rules = self.params.get(super::RULES).and_then(Value::as_array).into_iter().flatten();
         let texts = rules.filter_map(|rule| rule.get(super::TYPE_KEY)?.as_str());
         let in_texts = texts.flat_map(placeholders).filter(Placeholder::is_secret);
-        let in_texts = in_texts.filter_map(|one| one.root().strip_prefix("secret:").map(str::to_owned));
+        let in_texts = in_texts.filter_map(|placeholder| placeholder.root().strip_prefix("secret:").map(str::to_owned));
         let mut names: Vec<String> =
             secret_names(&self.params).map(|(_, name)| name.to_owned()).chain(in_texts).collect();
         names.sort();

@@ -120,20 +120,26 @@ pub(super) fn new_alternatives<'p>(
         }
     }
     let matches_known = |line: &String| {
-        before
-            .iter()
-            .any(|pattern| Pattern::new(&without_variables(pattern)).is_ok_and(|one| one.is_match(line) == Ok(true)))
+        before.iter().any(|pattern| {
+            Pattern::new(&without_variables(pattern)).is_ok_and(|compiled| compiled.is_match(line) == Ok(true))
+        })
     };
     let unknown_lines: Vec<&String> = recorded.iter().filter(|line| !matches_known(line)).collect();
     let mut new = Vec::new();
     for (index, after_alternatives) in new_patterns.iter().enumerate() {
         let known = known_patterns.get(index);
-        let is_known = |one: &&Alternative| known.is_some_and(|known| known.iter().any(|known| known == *one));
-        let last_known =
-            after_alternatives.iter().enumerate().filter(|(_, one)| is_known(one)).map(|(at, _)| at).last();
-        for (at, one) in after_alternatives.iter().enumerate().filter(|(_, one)| !is_known(one)) {
-            let (flags, text) = (after_alternatives.flags_str(), marks.unmark(one.as_str()));
-            let remark = remark(flags, one.as_str(), &marks, &unknown_lines);
+        let is_known =
+            |alternative: &&Alternative| known.is_some_and(|known| known.iter().any(|known| known == *alternative));
+        let last_known = after_alternatives
+            .iter()
+            .enumerate()
+            .filter(|(_, alternative)| is_known(alternative))
+            .map(|(at, _)| at)
+            .last();
+        for (at, alternative) in after_alternatives.iter().enumerate().filter(|(_, alternative)| !is_known(alternative))
+        {
+            let (flags, text) = (after_alternatives.flags_str(), marks.unmark(alternative.as_str()));
+            let remark = remark(flags, alternative.as_str(), &marks, &unknown_lines);
             let text = if known.is_none() { format!("{flags}{text}") } else { text };
             new.push(NewAlternative { text, precedes_known: last_known.is_some_and(|last| at < last), remark });
         }
@@ -197,7 +203,7 @@ mod tests {
     /// Returns the new alternatives in their notation.
     fn new(before: &str, after: &str) -> Option<Vec<String>> {
         let found = new_alternatives(&[before], &[after], &[])?;
-        Some(found.into_iter().map(|one| one.text).collect())
+        Some(found.into_iter().map(|alternative| alternative.text).collect())
     }
 
     #[test]

@@ -317,7 +317,7 @@ impl<'a> Comparison<'a> {
                 continue;
             }
             let default = |definition: &'a Definition| {
-                definition.arguments().iter().find(|one| one.name() == name).and_then(|one| one.default())
+                definition.arguments().iter().find(|argument| argument.name() == name).and_then(|one| one.default())
             };
             let new_default = default(self.after).filter(|new_default| default(self.before) != Some(*new_default));
             let new_default = new_default.map(|value| (Value::from(value), "by default".to_owned()));

@@ -53,7 +53,9 @@ fn contract_accepts_short_and_long_forms() {
         .arguments()
         .iter()
         .chain(definition.return_values())
-        .map(|one| (one.name(), one.description(), one.is_required(), one.default(), one.is_secret()))
+        .map(|argument| {
+            (argument.name(), argument.description(), argument.is_required(), argument.default(), argument.is_secret())
+        })
         .collect();
     assert_eq!(
         reported,

@@ -53,7 +53,7 @@ fn end_branch(run: &mut Machine, number: usize, result: &Value) -> Decision {
     if let Some(outcome) = known {
         assert_eq!(
             resume(&run.history, run.now).last(),
-            decision.effects.iter().find(|one| matches!(one, Effect::Answer { .. }))
+            decision.effects.iter().find(|effect| matches!(effect, Effect::Answer { .. }))
         );
         run.outcome(outcome);
     }
@@ -202,7 +202,8 @@ fn parallel_items_share_one_stored_definition() {
     let mut document = document;
     document["states"]["each"]["transitions"] =
         json!([{"condition": {"field_contains": {"error": "{item}"}}, "next_state": "each"}]);
-    let warnings: Vec<String> = definition(&document).warnings().iter().map(|one| one.message.clone()).collect();
+    let warnings: Vec<String> =
+        definition(&document).warnings().iter().map(|warning| warning.message.clone()).collect();
     assert!(warnings.iter().any(|warning| warning.contains("item")), "{warnings:?}");
 }
 

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::clients;
 use crate::npm;
 use crate::programs;
+use crate::python;
 use crate::repository::Repository;
 use crate::step;
 use crate::temporal;
@@ -20,7 +20,7 @@ use crate::temporal;
 pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (without_peer, passed): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--no-peer");
-    let client = if without_peer.is_empty() { clients::WITH_PEER } else { clients::FOR_BENCHMARKS };
+    let environment = if without_peer.is_empty() { python::WITH_PEER } else { python::FOR_BENCHMARKS };
     step::work("programs that are measured", || {
         programs::ensure(programs::FOR_BENCHMARKS)?;
         if without_peer.is_empty() {
@@ -29,15 +29,15 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
         }
         Ok(())
     })?;
-    step::work("MCP client and peer", || client.ensure(repository))?;
+    step::work("MCP client and peer", || environment.ensure(repository))?;
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     let arrival = step::work("arrival of output in one process", || arrival(repository))?;
 
-    let mut script = Command::new(client.python(repository));
+    let mut script = Command::new(environment.python(repository));
     script.arg(repository.root().join("xtask/bench/terminals.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     if without_peer.is_empty() {
-        script.arg("--peer").arg(client.programs(repository).join("terminal-control-mcp"));
+        script.arg("--peer").arg(environment.programs(repository).join("terminal-control-mcp"));
     }
     script.args(["--in-process-ms", &arrival]).args(&passed);
     step::run("measurements", &mut script)
@@ -77,8 +77,8 @@ pub(crate) fn jobs(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     script.arg(repository.root().join("xtask/bench/jobs.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     if without_peer.is_empty() {
-        step::work("the peer", || clients::WITH_PEER.ensure(repository))?;
-        script.arg("--peer").arg(clients::WITH_PEER.programs(repository).join("terminal-control-mcp"));
+        step::work("the peer", || python::WITH_PEER.ensure(repository))?;
+        script.arg("--peer").arg(python::WITH_PEER.programs(repository).join("terminal-control-mcp"));
     }
     step::run("jobs", script.args(&passed))
 }
@@ -125,9 +125,9 @@ pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
 /// prints one table.
 pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
     step::work("programs that are measured", || programs::ensure(programs::FOR_HOSTS))?;
-    step::work("MCP client", || clients::FOR_BENCHMARKS.ensure(repository))?;
+    step::work("MCP client", || python::FOR_BENCHMARKS.ensure(repository))?;
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
-    let mut script = Command::new(clients::FOR_BENCHMARKS.python(repository));
+    let mut script = Command::new(python::FOR_BENCHMARKS.python(repository));
     script.arg(repository.root().join("xtask/bench/hosts.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     step::run("measurements", &mut script)
@@ -136,7 +136,7 @@ pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
 /// Measures runs that Temporal decides beside those that the daemon decides, with the published binary and a development
 /// server, on the disk of the build; prints two tables.
 pub(crate) fn temporal(repository: &Repository) -> anyhow::Result<()> {
-    step::work("server of Temporal", || clients::TEMPORAL_SERVER.ensure(repository))?;
+    step::work("server of Temporal", || python::TEMPORAL_SERVER.ensure(repository))?;
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     let worker = temporal::build_release(repository)?;
     let mut script = Command::new("python3");

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::repository::Repository;
-use crate::{clients, npm, step};
+use crate::{npm, python, step};
 
 /// The platform of the packages, with the version of its C library.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -36,10 +36,10 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         }
     }
     let mcpb = step::work("programs that make packages", || {
-        clients::FOR_PACKAGES.ensure(repository)?;
+        python::FOR_PACKAGES.ensure(repository)?;
         npm::ensure_mcpb(repository)
     })?;
-    let programs = clients::FOR_PACKAGES.programs(repository);
+    let programs = python::FOR_PACKAGES.programs(repository);
     let mut build = repository.cargo(&["zigbuild", "--locked", "--profile", "dist", "--bin", "steplatch"]);
     build.args(["--target", &format!("{TARGET}.{GLIBC}")]);
     build.env("PATH", prepend_to_path(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);

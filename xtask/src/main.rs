@@ -6,7 +6,6 @@
 
 mod bench;
 mod check;
-mod clients;
 mod conformance;
 mod crash;
 #[cfg(test)]
@@ -24,6 +23,7 @@ mod npm;
 mod programs;
 #[cfg(test)]
 mod prose;
+mod python;
 mod real_clients;
 mod repository;
 mod simulate;

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::clients::quietly;
+use crate::python::quietly;
 use crate::repository::Repository;
 
 /// Directories, and the packages of each.

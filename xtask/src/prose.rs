@@ -39,8 +39,8 @@ const DIRECTORIES: [&str; 4] = ["crates", "src", "tests", "xtask"];
 fn all_sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let sources = DIRECTORIES.iter().flat_map(|directory| rust_sources(&root.join(directory)).unwrap());
-    let others = sources.filter(|source| !source.ends_with("xtask/src/prose.rs"));
-    others.map(|source| (source.clone(), std::fs::read_to_string(source).unwrap())).collect()
+    let other_sources = sources.filter(|source| !source.ends_with("xtask/src/prose.rs"));
+    other_sources.map(|source| (source.clone(), std::fs::read_to_string(source).unwrap())).collect()
 }
 
 /// Returns the comment in a line, if there is one. An address with `//` in a string counts as a comment.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::check;
-use crate::clients::TEMPORAL_SERVER;
+use crate::python::TEMPORAL_SERVER;
 use crate::repository::Repository;
 use crate::step;
 

@@ -6,9 +6,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use anyhow::Context as _;
 
 use crate::check;
-use crate::clients;
 use crate::npm;
 use crate::programs;
+use crate::python;
 use crate::repository::Repository;
 use crate::step;
 use crate::temporal;
@@ -21,7 +21,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let (quick, cargo_arguments): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--quick");
     step::work("programs that the tests drive", || programs::ensure(programs::FOR_TESTS))?;
-    step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
+    step::work("MCP clients", || python::FOR_TESTS.iter().try_for_each(|environment| environment.ensure(repository)))?;
     step::work("packages of npm", || npm::ensure(repository))?;
     let has_temporal = temporal::ensure(repository)?;
     let lints = quick.is_empty();

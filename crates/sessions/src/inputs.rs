@@ -82,8 +82,8 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
 fn to_input_record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
     let LoggedInput {
         number,
-        at,
-        by,
+        time,
+        client,
         offset,
         context,
         screen,
@@ -91,7 +91,7 @@ fn to_input_record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         awaited,
         reads_lines,
         directory,
-        took,
+        duration,
         action,
     } = logged;
     let (context, row) = match context {
@@ -107,8 +107,8 @@ fn to_input_record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
     let cut = is_cut(&action);
     let record = InputRecord {
         number,
-        timestamp: system_iso8601(at),
-        by: by.map(|by| secrets.masked(by)),
+        timestamp: system_iso8601(time),
+        by: client.map(|client| secrets.masked(client)),
         offset,
         context: context.to_owned(),
         row: row.filter(|row| !row.is_empty()).map(|row| secrets.masked_fragment(row)),
@@ -117,7 +117,7 @@ fn to_input_record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         awaited,
         reads_lines,
         directory: directory.map(|directory| secrets.masked(directory)),
-        elapsed_time: took.map(|took| (took.as_secs_f64() * 1e3).round() / 1e3),
+        elapsed_time: duration.map(|duration| (duration.as_secs_f64() * 1e3).round() / 1e3),
         cut,
         ..InputRecord::default()
     };
@@ -215,11 +215,11 @@ mod tests {
 
     fn logged(number: u64, action: LoggedAction) -> LoggedInput {
         let context = InputContext::Program { row: String::new() };
-        let (by, screen, awaited, directory, took) = (None, None, None, None, None);
+        let (client, screen, awaited, directory, duration) = (None, None, None, None, None);
         LoggedInput {
             number,
-            at: SystemTime::UNIX_EPOCH,
-            by,
+            time: SystemTime::UNIX_EPOCH,
+            client,
             offset: 0,
             context,
             screen,
@@ -227,7 +227,7 @@ mod tests {
             awaited,
             reads_lines: false,
             directory,
-            took,
+            duration,
             action,
         }
     }
@@ -286,10 +286,10 @@ mod tests {
 
     #[test]
     fn secret_is_hidden_wherever_it_is_split() {
-        let whole = "x hunter2-is-long y";
-        for at in 0..whole.len() {
-            for to in at..whole.len() {
-                let pieces = [&whole[..at], &whole[at..to], &whole[to..]];
+        let text = "x hunter2-is-long y";
+        for at in 0..text.len() {
+            for to in at..text.len() {
+                let pieces = [&text[..at], &text[at..to], &text[to..]];
                 let inputs = pieces.iter().zip(1..).map(|(piece, number)| logged(number, typed(piece, &[]))).collect();
                 let reported = shown_texts(inputs, &secrets()).concat();
                 let rest = reported.replace("••••••", "");

@@ -37,9 +37,11 @@ pub struct LoggedInput {
     /// Sequence number, from 1. Numbers of dropped entries are not reused.
     pub number: u64,
     /// Time of the request.
-    pub at: SystemTime,
+    #[serde(rename = "at")]
+    pub time: SystemTime,
     /// The client or run, if it named itself.
-    pub by: Option<String>,
+    #[serde(rename = "by")]
+    pub client: Option<String>,
     /// The end of the output at that moment.
     pub offset: u64,
     /// State of the foreground program.
@@ -61,8 +63,8 @@ pub struct LoggedInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Duration of a command, once it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub took: Option<Duration>,
+    #[serde(rename = "took", default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
     /// The request.
     pub action: LoggedAction,
 }
@@ -252,7 +254,7 @@ impl LoggedAction {
 impl LoggedInput {
     /// Returns the memory that the entry takes, in bytes.
     fn bytes(&self) -> usize {
-        let texts = [&self.by, &self.screen, &self.directory];
+        let texts = [&self.client, &self.screen, &self.directory];
         let texts: usize = texts.into_iter().map(|text| optional_bytes(text.as_ref())).sum();
         ENTRY_BYTES + texts + self.context.bytes() + self.action.bytes()
     }
@@ -291,18 +293,18 @@ impl InputLog {
     }
 
     /// Adds an entry and returns its number. Attached keystrokes are merged into one entry per line.
-    pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
-        if let Some(number) = self.continue_line(by, &moment.context, &action) {
+    pub(crate) fn add(&mut self, client: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
+        if let Some(number) = self.continue_line(client, &moment.context, &action) {
             self.drop_oldest();
             return number;
         }
         self.newest += 1;
         let Moment { offset, context, screen, highlighted, awaited, reads_lines, directory } = moment;
-        let (number, at, by) = (self.newest, SystemTime::now(), by.map(str::to_owned));
+        let (number, time, client) = (self.newest, SystemTime::now(), client.map(str::to_owned));
         let entry = LoggedInput {
             number,
-            at,
-            by,
+            time,
+            client,
             offset,
             context,
             screen,
@@ -310,7 +312,7 @@ impl InputLog {
             awaited,
             reads_lines,
             directory,
-            took: None,
+            duration: None,
             action,
         };
         self.bytes += entry.bytes();
@@ -334,14 +336,14 @@ impl InputLog {
     }
 
     /// Appends attached bytes, or a hidden part of a line, to the newest entry if that entry begins the same line.
-    fn continue_line(&mut self, by: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
+    fn continue_line(&mut self, client: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
         let is_same = |previous: &InputContext| std::mem::discriminant(previous) == std::mem::discriminant(context);
         // Resizes and waits are not input: the line continues after them.
         let is_input = |entry: &&mut Box<LoggedInput>| {
             !matches!(entry.action, LoggedAction::Resized(_) | LoggedAction::Waited { .. })
         };
         let newest = self.entries.iter_mut().rev().find(is_input);
-        let newest = newest.filter(|newest| newest.by.as_deref() == by && is_same(&newest.context))?;
+        let newest = newest.filter(|newest| newest.client.as_deref() == client && is_same(&newest.context))?;
         match (&mut newest.action, action) {
             (LoggedAction::Attached { bytes: line }, LoggedAction::Attached { bytes })
                 if !line.cut
@@ -368,7 +370,7 @@ impl InputLog {
             self.bytes += new_outcome.bytes();
             self.bytes -= outcome.as_ref().map_or(0, CommandOutcome::bytes);
             *outcome = Some(new_outcome);
-            entry.took = entry.at.elapsed().ok();
+            entry.duration = entry.time.elapsed().ok();
         }
         self.drop_oldest();
     }

@@ -500,8 +500,8 @@ impl Reply for Closed {
 impl Reply for LoggedInput {
     fn checked(mut self) -> Result<Self, Reason> {
         check_offset(self.offset)?;
-        check_time(self.at)?;
-        self.by = self.by.map(label);
+        check_time(self.time)?;
+        self.client = self.client.map(label);
         self.screen = self.screen.map(cleaned);
         self.highlighted.iter_mut().for_each(clean);
         self.directory = self.directory.map(label);

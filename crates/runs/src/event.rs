@@ -142,9 +142,9 @@ pub(super) struct HistoryError(#[from] Unreadable);
 
 /// Adds the author of an answer to its data.
 pub(super) fn add_author(data: &mut Value, by: Option<By>) {
-    let By { who, through, proof, shown, signed, required } = by.unwrap_or_default();
-    data["by"] = who.into();
-    data["through"] = through.into();
+    let By { name, surface, proof, shown, signed, required } = by.unwrap_or_default();
+    data["by"] = name.into();
+    data["through"] = surface.into();
     let proof_name = |proof: Proof| proof.name().to_owned();
     for (name, value) in [("proof", proof.map(proof_name)), ("required", required.map(proof_name)), ("shown", shown)] {
         if let Some(value) = value {

@@ -493,9 +493,9 @@ pub struct DialogueAnswer {
 #[serde(from = "StoredBy", into = "StoredBy")]
 pub struct By {
     /// The name of the person or agent.
-    pub who: String,
+    pub name: String,
     /// The front-end of the answer, such as `cli`; `None` in records of older versions.
-    pub through: Option<String>,
+    pub surface: Option<String>,
     /// Proof that a person answered; `None` if an agent may answer, and in records of older versions.
     pub proof: Option<Proof>,
     /// The digest of the displayed question, if the answer contained it.
@@ -581,9 +581,9 @@ enum StoredBy {
 impl From<StoredBy> for By {
     fn from(stored: StoredBy) -> Self {
         match stored {
-            StoredBy::Who(who) => Self { who, ..Self::default() },
-            StoredBy::Whole { who, through, proof, shown, signed, required } => {
-                Self { who, through, proof, shown, signed, required }
+            StoredBy::Who(name) => Self { name, ..Self::default() },
+            StoredBy::Whole { who: name, through: surface, proof, shown, signed, required } => {
+                Self { name, surface, proof, shown, signed, required }
             }
         }
     }
@@ -592,8 +592,8 @@ impl From<StoredBy> for By {
 impl From<By> for StoredBy {
     fn from(by: By) -> Self {
         match by {
-            By { who, through: None, proof: None, shown: None, signed: None, required: None } => Self::Who(who),
-            By { who, through, proof, shown, signed, required } => {
+            By { name, surface: None, proof: None, shown: None, signed: None, required: None } => Self::Who(name),
+            By { name: who, surface: through, proof, shown, signed, required } => {
                 Self::Whole { who, through, proof, shown, signed, required }
             }
         }
@@ -601,16 +601,16 @@ impl From<By> for StoredBy {
 }
 
 impl From<&str> for By {
-    fn from(who: &str) -> Self {
-        Self { who: who.to_owned(), ..Self::default() }
+    fn from(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
     }
 }
 
 impl std::fmt::Display for By {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.through {
-            Some(through) => write!(out, "{} ({through})", self.who),
-            None => out.write_str(&self.who),
+        match &self.surface {
+            Some(surface) => write!(out, "{} ({surface})", self.name),
+            None => out.write_str(&self.name),
         }
     }
 }

@@ -99,8 +99,8 @@ impl Recorder {
     }
 
     /// Publishes the progress of the run to followers.
-    pub(crate) fn publish(&self, now: RunStatus) {
-        self.progress.send_replace(RunStatus { seq: self.seq, ..now });
+    pub(crate) fn publish(&self, status: RunStatus) {
+        self.progress.send_replace(RunStatus { seq: self.seq, ..status });
         self.shared.listener.run_changed(&self.run.id);
     }
 
@@ -138,11 +138,11 @@ impl Recorder {
     pub(super) async fn write_first(
         &mut self,
         sealed: SealedEntries,
-        now: &RunStatus,
+        status: &RunStatus,
         settlement: Settlement,
         key: Option<String>,
     ) -> Result<Appended, AppendError> {
-        let append = self.build_append(sealed, now, settlement).await;
+        let append = self.build_append(sealed, status, settlement).await;
         let appended = self.shared.write_first(Append { key, ..append }).await?;
         if let Appended::Written { last } = &appended {
             self.seq = *last;
@@ -152,8 +152,8 @@ impl Recorder {
 
     /// Stores entries and the progress that follows from them. Waits while the journal is full. Does nothing without
     /// new data.
-    pub(super) async fn write(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Written {
-        let append = self.build_append(sealed, now, settlement).await;
+    pub(super) async fn write(&mut self, sealed: SealedEntries, status: &RunStatus, settlement: Settlement) -> Written {
+        let append = self.build_append(sealed, status, settlement).await;
         if append.texts.is_empty() && append.redacted.is_empty() && append.private.is_none() {
             return Written::Unchanged;
         }
@@ -167,39 +167,39 @@ impl Recorder {
     }
 
     /// Stores the run as finished, unless it is already. Returns false when this daemon must no longer drive the run.
-    pub(super) async fn write_finished(&mut self, now: &RunStatus) -> bool {
-        if self.is_stored_as(now.state) {
+    pub(super) async fn write_finished(&mut self, status: &RunStatus) -> bool {
+        if self.is_stored_as(status.state) {
             return true;
         }
-        self.stored_state = Some(now.state);
+        self.stored_state = Some(status.state);
         let mut append = Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, Vec::new());
-        append.summary = Some(now.summary(&self.header));
+        append.summary = Some(status.summary(&self.header));
         self.shared.append_retrying(append, &self.progress).await.is_some()
     }
 
-    /// Returns the permission to store a run with the progress `now` as finished, together with its last entry.
-    pub(super) fn settlement(&self, now: &RunStatus, leaves_work: bool) -> Settlement {
+    /// Returns the permission to store a run with the progress `status` as finished, together with its last entry.
+    pub(super) fn settlement(&self, status: &RunStatus, leaves_work: bool) -> Settlement {
         let is_awaited =
-            self.shared.is_parent_locked(self.header.parent.as_ref()) || self.secrets_receiver(now).is_some();
-        if now.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
+            self.shared.is_parent_locked(self.header.parent.as_ref()) || self.secrets_receiver(status).is_some();
+        if status.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
     }
 
     /// Returns the function that started this run, if it has to store this run's result with secrets first: once the
     /// run counts as finished, the journal deletes the values of the marks.
-    fn secrets_receiver(&self, now: &RunStatus) -> Option<Arc<Run>> {
-        let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
+    fn secrets_receiver(&self, status: &RunStatus) -> Option<Arc<Run>> {
+        let returned = status.returned.as_deref().filter(|returned| self.seal.hides(returned));
         let parent = returned.and(self.header.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
         parent.filter(|parent| parent.kind() == Kind::Function)
     }
 
-    async fn build_append(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Append {
+    async fn build_append(&mut self, sealed: SealedEntries, status: &RunStatus, settlement: Settlement) -> Append {
         let SealedEntries { texts, redacted, has_learned } = sealed;
-        let private = self.update_private(now.asks_person, has_learned || self.seq == 0).await;
+        let private = self.update_private(status.asks_person, has_learned || self.seq == 0).await;
         let mut append = Append { redacted, ..Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, texts) };
-        if !now.state.is_over() || settlement == Settlement::Settled {
-            if !self.is_stored_as(now.state) || private.is_some() {
-                self.stored_state = Some(now.state);
-                append.summary = Some(now.summary(&self.header));
+        if !status.state.is_over() || settlement == Settlement::Settled {
+            if !self.is_stored_as(status.state) || private.is_some() {
+                self.stored_state = Some(status.state);
+                append.summary = Some(status.summary(&self.header));
             }
         } else if self.stored_state.is_none() {
             self.stored_state = Some(RunState::Running);
@@ -221,16 +221,16 @@ impl Recorder {
 
     /// Waits until the ancestors can receive the end of this run: a locked parent must be unlocked, and a parent must
     /// have stored a result with secrets. Returns false when the daemon stops first.
-    pub(super) async fn wait_for_parents(&self, now: &RunStatus) -> bool {
+    pub(super) async fn wait_for_parents(&self, status: &RunStatus) -> bool {
         let parent = self.header.parent.as_ref();
         if self.shared.is_parent_locked(parent) {
-            self.publish(now.clone());
+            self.publish(status.clone());
             if !self.shared.wait_until_parent_opens(parent).await {
                 return false;
             }
         }
-        let Some(parent) = self.secrets_receiver(now) else { return true };
-        self.publish(now.clone());
+        let Some(parent) = self.secrets_receiver(status) else { return true };
+        self.publish(status.clone());
         let mut parent_progress = parent.follow();
         tokio::select! {
             () = self.run.result_taken.cancelled() => true,

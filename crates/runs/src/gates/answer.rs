@@ -52,13 +52,13 @@ impl From<Decide> for GateAnswer {
 impl GateAnswer {
     /// Returns the author of the answer, the used surface, and the proof.
     pub(crate) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
-        let mut through = caller.display_surface().await;
+        let mut surface = caller.display_surface().await;
         if self.is_agent_decision {
-            through.push_str(" decide");
+            surface.push_str(" decide");
         }
         let (shown, signed) = (self.digest.clone(), signed.map(Box::new));
         let (proof, required) = proof.map(|GateProof { given, required }| (given, required)).unzip();
-        By { who: caller.display_name().await, through: Some(through), proof, shown, signed, required }
+        By { name: caller.display_name().await, surface: Some(surface), proof, shown, signed, required }
     }
 
     /// Returns the text that a passkey signs.

@@ -527,7 +527,7 @@ impl MachineRun {
             let step = repair.step.clone();
             let documents = (Value::clone(&repair.before), Value::clone(&repair.definition));
             let reason = shared.secrets.masked(format!("{} (proposed by {})", repair.reason, repair.proposed_by));
-            let author = (repair.accepted_by.who.clone(), reason);
+            let author = (repair.accepted_by.name.clone(), reason);
             let (version, error) = match shared.workflows.save_repair(directory, name, documents, author).await {
                 Ok(version) => (Some(version), None),
                 Err(error) => (None, Some(shared.secrets.masked(error.to_string()))),

@@ -102,9 +102,9 @@ impl DecisionBuilder<'_> {
                 let form_values = question.parse_form_answer(&choice);
                 let choice = form_values.clone().map_or(choice, |form_values| Value::Object(form_values).to_string());
                 let fields =
-                    [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.who.as_str().into())];
-                let through = by.through.as_deref().map(|through| ("through", through.into()));
-                let fields = fields.into_iter().chain(through).map(|(name, value)| (name.to_owned(), value));
+                    [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.name.as_str().into())];
+                let surface = by.surface.as_deref().map(|surface| ("through", surface.into()));
+                let fields = fields.into_iter().chain(surface).map(|(name, value)| (name.to_owned(), value));
                 let result = fields.chain(form_values.into_iter().flatten()).collect();
                 self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
                 // The time limit of the gate no longer applies.
@@ -116,7 +116,7 @@ impl DecisionBuilder<'_> {
         let chosen = choices.iter().find(|possible| possible.description == choice);
         let way = match chosen {
             Some(chosen) => {
-                Branch::Go { to: chosen.next_state.clone(), because: format!("{} judged: {choice}", by.who) }
+                Branch::Go { to: chosen.next_state.clone(), because: format!("{} judged: {choice}", by.name) }
             }
             None if choice == NONE_OF_THESE => otherwise.clone(),
             None => return Decision::default(),

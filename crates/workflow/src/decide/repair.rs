@@ -63,7 +63,7 @@ impl DecisionBuilder<'_> {
         if choice != DECLINE && !proposal.is_accepted_by(&choice) {
             return Decision::default();
         }
-        let because = format!("{} accepted a patch: {}", by.who, proposal.reason);
+        let because = format!("{} accepted a patch: {}", by.name, proposal.reason);
         let answer = Event::GateAnswered { at: self.now, step: gate.step.clone(), choice: choice.clone(), by };
         if choice == DECLINE {
             self.record(answer);

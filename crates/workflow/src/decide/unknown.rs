@@ -43,9 +43,9 @@ pub(crate) fn choices(definition: &Definition, state: &State, gateless: &Gateles
     let is_other = |name: &&str| {
         *name != state.name() && successor.as_ref().is_none_or(|successor| successor.next_state != **name)
     };
-    let others = definition.states().iter().map(State::name).filter(is_other);
-    let others: Vec<Choice> = others.map(|name| choice(format!("go to '{name}'"), name)).collect();
-    successor.into_iter().chain([again]).chain(others).collect()
+    let other_states = definition.states().iter().map(State::name).filter(is_other);
+    let other_states: Vec<Choice> = other_states.map(|name| choice(format!("go to '{name}'"), name)).collect();
+    successor.into_iter().chain([again]).chain(other_states).collect()
 }
 
 /// Returns the branch on which the run fails with this error.

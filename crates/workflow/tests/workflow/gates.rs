@@ -360,7 +360,7 @@ fn form_broken_by_a_variable_is_reported_when_asked() {
 fn author_of_an_answer_is_read_from_histories_of_any_age() {
     let parse = |text: &str| serde_json::from_str::<By>(text).unwrap();
     assert_eq!(parse(r#""ana""#), By::from("ana"));
-    let by = By { who: "ana".into(), through: Some("cli".into()), ..By::default() };
+    let by = By { name: "ana".into(), surface: Some("cli".into()), ..By::default() };
     let text = serde_json::to_string(&by).unwrap();
     assert_eq!((parse(&text), by.to_string().as_str()), (by, "ana (cli)"));
     assert_eq!(serde_json::to_string(&By::from("ana")).unwrap(), r#""ana""#);
@@ -402,7 +402,7 @@ fn terminals_named_after_a_question_are_known_when_asked() {
     run.input(Input::GateAnswered {
         step,
         choice: "yes".to_owned(),
-        by: By { who: "ana".to_owned(), ..By::default() },
+        by: By { name: "ana".to_owned(), ..By::default() },
     });
     assert_eq!(run.history.approved_terminals(), Some(&["term_1".to_owned()][..]));
 }

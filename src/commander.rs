@@ -43,16 +43,16 @@ If input or output is not a terminal, lines are read from standard input and the
 pub(crate) struct Commander {}
 
 impl Commander {
-    pub(crate) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let daemon = daemon_client::reconnecting_client_at(place, "commander")?;
+    pub(crate) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let daemon = daemon_client::reconnecting_client_at(paths, "commander")?;
         let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
-            ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-            let lines = Lines::with_editor(place.state().join(HISTORY_FILE));
+            ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
+            let lines = Lines::with_editor(paths.state().join(HISTORY_FILE));
             lines.map_err(|error| Failure::system("this terminal cannot be used for lines", &error))?
         } else {
             Lines::from_stdin()
         };
-        Conversation::new(place, daemon, lines).converse().await
+        Conversation::new(paths, daemon, lines).converse().await
     }
 }
 

@@ -312,9 +312,10 @@ struct SeparateTables {
 
 /// An invalid part of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {problem}")]
+#[error("{location}: {problem}")]
 pub(crate) struct Problem {
-    place: String,
+    /// File, environment variable, or key.
+    location: String,
     problem: String,
 }
 
@@ -342,8 +343,11 @@ impl Settings {
         let text = match path.as_deref().map(read_settings_file) {
             Some(Ok(text)) => Some(text),
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-                let place = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-                return Err(BadSettings(vec![Problem { place, problem: format!("it cannot be read: {error}") }]));
+                let file = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+                return Err(BadSettings(vec![Problem {
+                    location: file,
+                    problem: format!("it cannot be read: {error}"),
+                }]));
             }
             _ => None,
         };
@@ -390,12 +394,12 @@ impl Settings {
 
     /// Applies the values of a file and collects its problems.
     fn read_file(&mut self, path: &Path, text: &str, tables: &mut SeparateTables, problems: &mut Vec<Problem>) {
-        let place = path.display().to_string();
+        let file = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {
             Ok(table) => table,
             Err(error) => {
                 let problem = error.to_string().trim_end().to_owned();
-                return problems.push(Problem { place, problem });
+                return problems.push(Problem { location: file, problem });
             }
         };
         if let Some(value) = table.remove(remotes::REMOTE) {
@@ -415,13 +419,13 @@ impl Settings {
                     _ => suggestion(name, KEYS.iter().map(|key| key.name)),
                 };
                 let problem = format!("'{name}' is not a setting{hint}");
-                self.unknown.push(Problem { place: place.clone(), problem });
+                self.unknown.push(Problem { location: file.clone(), problem });
                 continue;
             };
             if key.name != name && values.iter().any(|(current, _)| current == key.name) {
                 continue;
             }
-            match key.read_toml(value, &place) {
+            match key.read_toml(value, &file) {
                 Ok(value) => {
                     self.values.insert(key.name, (value, Origin::File(path.to_owned())));
                 }
@@ -546,19 +550,19 @@ impl Kind {
 
 impl Key {
     /// Reads a value from a file.
-    fn read_toml(&self, value: &toml::Value, place: &str) -> Result<Value, Problem> {
+    fn read_toml(&self, value: &toml::Value, location: &str) -> Result<Value, Problem> {
         let parsed = match (&self.kind, value) {
             (Kind::Number(..), toml::Value::Integer(number)) => u64::try_from(*number).ok().map(Value::Number),
             (Kind::Flag(_), toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
             // The texts that are valid in the environment are also valid here.
-            (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, place),
+            (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, location),
             _ => None,
         };
-        self.check(parsed, value, place)
+        self.check(parsed, value, location)
     }
 
     /// Reads a value from the text of an environment variable.
-    fn read_text(&self, text: &str, place: &str) -> Result<Value, Problem> {
+    fn read_text(&self, text: &str, location: &str) -> Result<Value, Problem> {
         let text = text.trim();
         let value = match self.kind {
             Kind::Number(..) => text.parse().ok().map(Value::Number),
@@ -567,10 +571,10 @@ impl Key {
             Kind::Flag(_) => None,
             Kind::Text(..) => Some(Value::Text(text.to_owned())),
         };
-        self.check(value, &text, place)
+        self.check(value, &text, location)
     }
 
-    fn check(&self, value: Option<Value>, value_text: &dyn fmt::Display, place: &str) -> Result<Value, Problem> {
+    fn check(&self, value: Option<Value>, value_text: &dyn fmt::Display, location: &str) -> Result<Value, Problem> {
         let name = self.name;
         let problem = match (&self.kind, value) {
             (Kind::Number(_, bounds), Some(Value::Number(number))) if bounds.contains(&number) => {
@@ -587,7 +591,7 @@ impl Key {
             },
             (Kind::Text(..), _) => format!("{name} must be a string, not {value_text}"),
         };
-        Err(Problem { place: place.to_owned(), problem })
+        Err(Problem { location: location.to_owned(), problem })
     }
 }
 

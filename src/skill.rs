@@ -153,8 +153,8 @@ impl Skill<'_> {
             if argument.secret {
                 facts.push("secret".to_owned());
             }
-            let about = argument.description.as_deref().map(table_cell).unwrap_or_default();
-            let _ = writeln!(text, "| `{}` | {} | {about} |", argument.name, facts.join(", "));
+            let description = argument.description.as_deref().map(table_cell).unwrap_or_default();
+            let _ = writeln!(text, "| `{}` | {} | {description} |", argument.name, facts.join(", "));
         }
         text.push_str("\nSet each with `-i NAME=VALUE`, or with the environment variable of the same name.\n");
         if self.arguments.iter().any(|argument| argument.secret) {

@@ -527,8 +527,8 @@ proptest! {
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
             prop_assert!(unmatched.any(|other| other == character), "{:?} is not in {:?}", text, new);
         }
-        let (kept, same) = with_entry("cursor", &new);
-        prop_assert_eq!((kept, &same), (Outcome::Kept, &new));
+        let (unchanged, same) = with_entry("cursor", &new);
+        prop_assert_eq!((unchanged, &same), (Outcome::Kept, &new));
         let (removed, back) = without_entry("cursor", &new);
         prop_assert_eq!(removed, Outcome::Removed);
         let (_, again) = with_entry("cursor", &back);

@@ -75,7 +75,7 @@ impl Conversation<'_> {
             ),
         };
         ui::check_terminal()?;
-        if let ExitReason::BySignal(_) = Box::pin(ui::show(self.place, run)).await? {
+        if let ExitReason::BySignal(_) = Box::pin(ui::show(self.paths, run)).await? {
             self.is_closed = true;
         }
         Ok(())
@@ -136,8 +136,8 @@ impl Conversation<'_> {
             return Err(Failure::work(error));
         }
         let rows = reply.graphs.iter().map(|graph| {
-            let about = visible(graph.description.as_deref().unwrap_or_default());
-            vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), about]
+            let description = visible(graph.description.as_deref().unwrap_or_default());
+            vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), description]
         });
         let lines = format::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
         self.show_list(&lines, "no matching graph; see /help graphs")?;
@@ -152,8 +152,8 @@ impl Conversation<'_> {
         }
         let rows = reply.workflows.iter().map(|workflow| {
             let runs = format!("{} of {}", workflow.success_count, workflow.run_count);
-            let about = visible(workflow.description.as_deref().unwrap_or_default());
-            vec![format!("%{}", workflow.name), workflow.status.clone(), runs, about]
+            let description = visible(workflow.description.as_deref().unwrap_or_default());
+            vec![format!("%{}", workflow.name), workflow.status.clone(), runs, description]
         });
         let lines = format::table(["WORKFLOW", "STATUS", "SUCCEEDED", "DESCRIPTION"], rows);
         self.show_list(&lines, "no matching workflow; %./FILE.json or %./FILE.py runs one from a file")?;
@@ -180,7 +180,7 @@ impl Conversation<'_> {
             Some(state) if STATES.contains(&state.as_str()) => (Some(state), None),
             workflow => (None, workflow.map(|name| name.trim_start_matches('%').to_owned())),
         };
-        let found = runs::list_runs(self.place, workflow, state, MAX_RUNS).await?;
+        let found = runs::list_runs(self.paths, workflow, state, MAX_RUNS).await?;
         let ids: Vec<String> = found.iter().map(|run| run.run_id.clone()).collect();
         self.screen.lines.change_words(|words| {
             words.runs.retain(|known| !ids.contains(known));
@@ -246,7 +246,7 @@ impl Conversation<'_> {
             let entry = self.session.entry(number);
             match (&entry.state, entry.run.clone()) {
                 (State::Running, Some(run)) => {
-                    let lines = runs::describe(self.place, &run).await?;
+                    let lines = runs::describe(self.paths, &run).await?;
                     self.screen.print_lines(&lines)?;
                 }
                 _ => {
@@ -258,7 +258,7 @@ impl Conversation<'_> {
             return Ok(());
         }
         let run = self.run(reference, "/show").await?;
-        let lines = runs::describe(self.place, &run).await?;
+        let lines = runs::describe(self.paths, &run).await?;
         Ok(self.screen.print_lines(&lines)?)
     }
 
@@ -271,7 +271,7 @@ impl Conversation<'_> {
         if number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(Failure::usage(format!("there is no call ::{number}; /history lists the calls")));
         }
-        runs::find(self.place, reference).await
+        runs::find(self.paths, reference).await
     }
 
     async fn cancel_run_or_call(&mut self, reference: &str) -> Result<(), Failure> {

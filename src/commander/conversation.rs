@@ -47,7 +47,7 @@ pub(super) struct Foreground {
 /// A conversation of a person or a script with the daemon.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
-    pub(super) place: &'a DaemonPaths,
+    pub(super) paths: &'a DaemonPaths,
     pub(super) session: Session,
     pub(super) work: Work,
     pub(super) screen: Screen,
@@ -66,9 +66,9 @@ pub(crate) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    pub(crate) fn new(place: &'a DaemonPaths, daemon: ReconnectingClient, lines: Lines) -> Self {
+    pub(crate) fn new(paths: &'a DaemonPaths, daemon: ReconnectingClient, lines: Lines) -> Self {
         Self {
-            place,
+            paths,
             session: Session::default(),
             work: Work::new(daemon),
             screen: Screen { lines },

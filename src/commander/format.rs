@@ -75,9 +75,9 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
         }
         State::Done { result, took, .. } => {
             let success = result["success"] == true;
-            let about = if success { &result["output"] } else { &result["error"] };
-            let about = super::reference::value_to_text(about);
-            let first_line = visible(about.lines().next().unwrap_or_default());
+            let value = if success { &result["output"] } else { &result["error"] };
+            let value = super::reference::value_to_text(value);
+            let first_line = visible(value.lines().next().unwrap_or_default());
             let first_line = if first_line == "null" { String::new() } else { first_line };
             (if success { "done" } else { "failed" }, duration(*took), first_line)
         }
@@ -88,8 +88,8 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
 /// Returns calls as a table.
 pub(crate) fn call_rows<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<String> {
     let rows = entries.map(|(number, entry)| {
-        let (word, time, about) = state(entry);
-        vec![format!("::{number}"), visible(&entry.target.to_string()), word.to_owned(), time, fitted(&about, 60)]
+        let (word, time, detail) = state(entry);
+        vec![format!("::{number}"), visible(&entry.target.to_string()), word.to_owned(), time, fitted(&detail, 60)]
     });
     table(["RESULT", "CALL", "STATE", "TOOK", "ABOUT"], rows)
 }

@@ -434,7 +434,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     let runs = settings.runs();
     let (settings_sender, configuration) = tokio::sync::watch::channel(settings.configuration());
     let daemon = steplatch_daemon::Daemon::start(Options {
-        place: paths,
+        paths,
         host,
         workers,
         runs,

@@ -88,8 +88,8 @@ pub(crate) fn steps(reply: &NodeReply) -> Vec<String> {
         let attempts = step["attempts"].as_u64().filter(|attempts| *attempts > 1);
         let attempts = attempts.map(|attempts| format!("({attempts} attempts)"));
         let error = step["error"].as_str().unwrap_or_default();
-        let about = attempts.into_iter().chain(Some(visible(error))).collect::<Vec<_>>().join(" ");
-        Some(vec![name.to_owned(), step["status"].as_str().unwrap_or_default().replace('_', " "), about])
+        let errors = attempts.into_iter().chain(Some(visible(error))).collect::<Vec<_>>().join(" ");
+        Some(vec![name.to_owned(), step["status"].as_str().unwrap_or_default().replace('_', " "), errors])
     });
     print::table(&rows.collect::<Vec<_>>()).lines().map(str::to_owned).collect()
 }

@@ -278,12 +278,12 @@ async fn delete(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitC
             let reason = reply.error.as_deref().unwrap_or("no reason was given");
             print::error(&format!("run '{}' was not deleted: {}", reply.run_id, print::visible(reason)));
         } else if !json {
-            let others = match reply.deleted.saturating_sub(1) {
+            let other_count = match reply.deleted.saturating_sub(1) {
                 0 => String::new(),
                 1 => ", with 1 run that it started".to_owned(),
                 count => format!(", with {count} runs that it started"),
             };
-            print::line(format!("{}: Record deleted{others}", reply.run_id))?;
+            print::line(format!("{}: Record deleted{other_count}", reply.run_id))?;
         }
     }
     if json {

@@ -34,12 +34,12 @@ pub(crate) struct HostSetting {
 impl HostSetting {
     /// Returns the settings of the host for a list of settings.
     pub(crate) fn rows(&self) -> impl Iterator<Item = SettingRow> {
-        let (_, about) = KEYS[1];
+        let (_, description) = KEYS[1];
         std::iter::once(SettingRow {
             name: format!("{HOST}.{}.ssh", self.config.name),
             value: json!(self.config.ssh),
             origin: self.origin.clone(),
-            description: about,
+            description,
         })
     }
 }
@@ -81,14 +81,14 @@ pub(super) struct HostSettings {
 impl HostSettings {
     /// Reads the value of [`HOST`] in the file.
     pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
-        let place = path.display().to_string();
+        let file = path.display().to_string();
         let Some(tables) = super::tables(value) else {
             let problem = super::not_tables_problem("a host", HOST);
-            return self.problems.push(Problem { place, problem });
+            return self.problems.push(Problem { location: file, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {
             let number = position + 1;
-            let to_problem = |problem: String| Problem { place: place.clone(), problem };
+            let to_problem = |problem: String| Problem { location: file.clone(), problem };
             for key in table.keys().filter(|key| !KEYS.iter().any(|(known, _)| known == key)) {
                 let hint = super::suggestion(key, KEYS.iter().map(|(known, _)| *known));
                 self.unknown_keys.push(to_problem(format!("'{key}' is not a setting of host {number}{hint}")));

@@ -126,18 +126,18 @@ mod tests {
     #[test]
     fn host_is_added_at_the_end_and_removed_alone() {
         let before = "# mine\n[terminals]\nmax = 7\n";
-        let (changed, one) = with(before, "build", "ana@box").unwrap();
+        let (changed, first) = with(before, "build", "ana@box").unwrap();
         assert!(changed);
-        assert_eq!(one, format!("{before}\n[[host]]\nname = \"build\"\nssh = \"ana@box\"\n"));
-        let (_, two) = with(&one, "gw", "router").unwrap();
-        assert_eq!(with(&two, "gw", "router").unwrap(), (false, two.clone()));
+        assert_eq!(first, format!("{before}\n[[host]]\nname = \"build\"\nssh = \"ana@box\"\n"));
+        let (_, second) = with(&first, "gw", "router").unwrap();
+        assert_eq!(with(&second, "gw", "router").unwrap(), (false, second.clone()));
         assert_eq!(
-            remaining_text(&two, "build").unwrap().unwrap(),
+            remaining_text(&second, "build").unwrap().unwrap(),
             format!("{before}\n[[host]]\nname = \"gw\"\nssh = \"router\"\n")
         );
-        assert_eq!(remaining_text(&two, "gw").unwrap().unwrap(), one);
-        assert_eq!(remaining_text(&one, "build").unwrap().unwrap(), before);
-        assert_eq!(remaining_text(&one, "other").unwrap(), None);
+        assert_eq!(remaining_text(&second, "gw").unwrap().unwrap(), first);
+        assert_eq!(remaining_text(&first, "build").unwrap().unwrap(), before);
+        assert_eq!(remaining_text(&first, "other").unwrap(), None);
         assert_eq!(with("", "a", "b").unwrap().1, "[[host]]\nname = \"a\"\nssh = \"b\"\n");
     }
 

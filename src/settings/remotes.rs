@@ -73,10 +73,10 @@ pub(super) struct RemoteSettings {
 impl RemoteSettings {
     /// Reads the value of [`REMOTE`] in the file.
     pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
-        let place = path.display().to_string();
+        let file = path.display().to_string();
         let Some(tables) = super::tables(value) else {
             let problem = super::not_tables_problem("a remote service", REMOTE);
-            return self.problems.push(Problem { place, problem });
+            return self.problems.push(Problem { location: file, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {
             let name = match table.get(NAME) {
@@ -85,7 +85,7 @@ impl RemoteSettings {
                 Some(value) => {
                     let problem =
                         format!("the name of the remote service {} must be a string, not {value}", position + 1);
-                    self.problems.push(Problem { place: place.clone(), problem });
+                    self.problems.push(Problem { location: file.clone(), problem });
                     continue;
                 }
             };
@@ -99,14 +99,14 @@ impl RemoteSettings {
                     let names = KEYS.iter().map(|key| key.name).chain([NAME]);
                     let problem =
                         format!("'{key}' is not a setting of remote '{name}'{}", super::suggestion(key, names));
-                    self.unknown_keys.push(Problem { place: place.clone(), problem });
+                    self.unknown_keys.push(Problem { location: file.clone(), problem });
                 }
             }
             match Config::read(&name, values) {
-                Ok(config) => self.add(Remote { config, set_keys, origin: Origin::File(path.to_owned()) }, &place),
+                Ok(config) => self.add(Remote { config, set_keys, origin: Origin::File(path.to_owned()) }, &file),
                 Err(invalid) => self.problems.extend(invalid.into_iter().map(|invalid| Problem {
-                    place: place.clone(),
-                    problem: format!("{} {}", lower_first(&invalid.place), invalid.problem),
+                    location: file.clone(),
+                    problem: format!("{} {}", lower_first(&invalid.subject), invalid.problem),
                 })),
             }
         }
@@ -126,16 +126,16 @@ impl RemoteSettings {
             Err(invalid) => self.problems.extend(
                 invalid
                     .into_iter()
-                    .map(|invalid| Problem { place: invalid.place, problem: invalid.problem.to_string() }),
+                    .map(|invalid| Problem { location: invalid.subject, problem: invalid.problem.to_string() }),
             ),
         }
     }
 
-    fn add(&mut self, remote: Remote, place: &str) {
+    fn add(&mut self, remote: Remote, location: &str) {
         let name = &remote.config.name;
         if self.remotes.iter().any(|remote| remote.config.name == *name) {
             let problem = format!("two remote services are called '{name}'; give one of them another name");
-            return self.problems.push(Problem { place: place.to_owned(), problem });
+            return self.problems.push(Problem { location: location.to_owned(), problem });
         }
         self.remotes.push(remote);
     }

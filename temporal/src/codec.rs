@@ -200,8 +200,8 @@ fn decode_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
     if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
         return None;
     }
-    for (byte, place) in key.iter_mut().zip(0..) {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    for (byte, index) in key.iter_mut().zip(0..) {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
     }
     Some(key)
 }
@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     fn sealed_payload_hides_its_text_and_opens_with_its_key_only() {
-        let (codec, other) = (Codec::new(&[1; KEY_BYTES]), Codec::new(&[2; KEY_BYTES]));
+        let (codec, other_codec) = (Codec::new(&[1; KEY_BYTES]), Codec::new(&[2; KEY_BYTES]));
         let plain = payload("\"hunter2\"");
         let sealed = codec.seal(&plain).unwrap();
         assert!(!sealed.data.windows(7).any(|part| part == b"hunter2"));
         assert_ne!(sealed.data, codec.seal(&plain).unwrap().data, "equal texts are not seen to be equal");
         assert_eq!(codec.open(sealed.clone()), Ok(plain.clone()));
-        assert_eq!(other.open(sealed.clone()), Err(SealError::AnotherKey));
+        assert_eq!(other_codec.open(sealed.clone()), Err(SealError::AnotherKey));
         let mut damaged = sealed.clone();
         *damaged.data.last_mut().unwrap() ^= 1;
         assert_eq!(codec.open(damaged), Err(SealError::AnotherKey));

@@ -18,9 +18,9 @@ pub struct DaemonConnection {
 impl DaemonConnection {
     /// Creates a connection to the daemon of a state directory. `program` starts a missing daemon.
     #[must_use]
-    pub fn new(place: DaemonPaths, program: PathBuf, hello: Hello) -> Self {
-        let token_file = place.state().join("worker_token");
-        Self { client: ReconnectingClient::new(place, Starter { program }, hello), token_file }
+    pub fn new(paths: DaemonPaths, program: PathBuf, hello: Hello) -> Self {
+        let token_file = paths.state().join("worker_token");
+        Self { client: ReconnectingClient::new(paths, Starter { program }, hello), token_file }
     }
 
     /// Returns the secret of the state directory. The daemon creates it, and it does not change.

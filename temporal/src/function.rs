@@ -101,9 +101,9 @@ impl<'a> FunctionDriver<'a> {
                 self.advance(count).await;
             // At the end of the run, the remaining inputs have no effect. Answer them, because their senders wait.
             let answered = if over.is_some() { self.inputs.len() } else { count };
-            for (place, (update, _)) in self.inputs.drain(..answered).enumerate() {
+            for (index, (update, _)) in self.inputs.drain(..answered).enumerate() {
                 if let Some(update) = update {
-                    let taken = taken.get(place).copied().unwrap_or_default();
+                    let taken = taken.get(index).copied().unwrap_or_default();
                     self.ctx.state_mut(|run| run.answer(update, TakenInput { taken, ..TakenInput::default() }));
                 }
             }

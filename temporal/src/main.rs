@@ -96,7 +96,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
 }
 
 fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
-    let place = DaemonPaths::from_environment(arguments.state_dir.as_deref()).map_err(|error| error.to_string())?;
+    let paths = DaemonPaths::from_environment(arguments.state_dir.as_deref()).map_err(|error| error.to_string())?;
     let lost_after = Duration::try_from_secs_f64(arguments.lost_after)
         .ok()
         .filter(|lost_after| (Duration::from_millis(500)..Duration::from_secs(3600)).contains(lost_after))
@@ -110,10 +110,10 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
         namespace: arguments.namespace,
         tls: is_encrypted.then_some(files),
         api_key: arguments.api_key,
-        key: arguments.key.unwrap_or_else(|| place.state().join("temporal.key")),
+        key: arguments.key.unwrap_or_else(|| paths.state().join("temporal.key")),
         program: arguments.program.unwrap_or_else(|| PathBuf::from("steplatch")),
         hello: Hello { surface: Some("temporal".to_owned()), ..Hello::for_process("steplatch-temporal") },
-        place,
+        paths,
         host: arguments.host,
         lost_after,
         workflows: !arguments.tasks_only,
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     fn read(options: &[&str]) -> Result<WorkerSettings, String> {
-        let given = ["steplatch-temporal", "--temporal", "host:7233", "--state-dir", "/state"];
-        settings(Arguments::try_parse_from(given.iter().chain(options)).map_err(|error| error.to_string())?)
+        let arguments = ["steplatch-temporal", "--temporal", "host:7233", "--state-dir", "/state"];
+        settings(Arguments::try_parse_from(arguments.iter().chain(options)).map_err(|error| error.to_string())?)
     }
 
     #[test]

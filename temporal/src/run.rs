@@ -375,9 +375,9 @@ impl<'a> Driver<'a> {
             if arrived.poll_unpin(cx).is_ready() {
                 return Poll::Ready(Wake::Inbox);
             }
-            for place in 0..pending.len() {
-                if let Poll::Ready(work_result) = pending[place].future.poll_unpin(cx) {
-                    let Pending { key, .. } = pending.remove(place);
+            for index in 0..pending.len() {
+                if let Poll::Ready(work_result) = pending[index].future.poll_unpin(cx) {
+                    let Pending { key, .. } = pending.remove(index);
                     return Poll::Ready(Wake::Ended(key, work_result));
                 }
             }
@@ -461,10 +461,10 @@ impl<'a> Driver<'a> {
     async fn last_screens(&self) -> Option<Event> {
         let terminals = self.ctx.state(|run| {
             let current_session = run.history.session_id();
-            let others = run.history.sessions().filter(|session| Some(*session) != current_session);
+            let other_sessions = run.history.sessions().filter(|session| Some(*session) != current_session);
             current_session
                 .into_iter()
-                .chain(others)
+                .chain(other_sessions)
                 .take(LastScreen::MAX_PER_RUN)
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
@@ -710,8 +710,8 @@ impl<'a> Driver<'a> {
     }
 
     fn remove_pending(&mut self, key: &Key) -> Option<Pending<'a>> {
-        let place = self.pending.iter().position(|pending| pending.key == *key)?;
-        Some(self.pending.remove(place))
+        let index = self.pending.iter().position(|pending| pending.key == *key)?;
+        Some(self.pending.remove(index))
     }
 
     fn drop_pending(&mut self, key: &Key) {
@@ -834,8 +834,8 @@ impl<'a> Driver<'a> {
     fn notify(&mut self, run: &RunId, input: Input) {
         let token = WorkflowCancellationToken::new();
         let options = SignalWorkflowOptions::builder().cancellation_token(token.clone()).build();
-        let other = self.ctx.external_workflow(run.to_string(), None);
-        let sending = other.signal(SteplatchRun::notify, PassedInput { input }, options);
+        let workflow = self.ctx.external_workflow(run.to_string(), None);
+        let sending = workflow.signal(SteplatchRun::notify, PassedInput { input }, options);
         // An ended run needs no notice.
         let future = sending.map(|_| WorkResult::Nothing).boxed_local();
         self.pending.push(Pending { key: Key::Notice, token, future });

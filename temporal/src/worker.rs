@@ -59,7 +59,7 @@ pub struct WorkerSettings {
     /// The file with the key of the payloads.
     pub key: PathBuf,
     /// The directories of the daemon.
-    pub place: DaemonPaths,
+    pub paths: DaemonPaths,
     /// The program that starts a daemon.
     pub program: PathBuf,
     /// The first message to the daemon.
@@ -129,7 +129,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
         .map_err(|error| WorkerError::Start(error.to_string()))?;
     let client = connect(&settings).await?;
     let daemon =
-        Arc::new(DaemonConnection::new(settings.place.clone(), settings.program.clone(), settings.hello.clone()));
+        Arc::new(DaemonConnection::new(settings.paths.clone(), settings.program.clone(), settings.hello.clone()));
     let (host, requests) = serve_runs(&daemon, &settings).await?;
     let is_searchable = add_search_attributes(&client, &settings.namespace).await;
     let failed = |error: &dyn std::fmt::Display| WorkerError::Start(error.to_string());
@@ -476,7 +476,7 @@ mod tests {
             tls,
             api_key: api_key.map(|name| directory.join(name)),
             key: directory.join("temporal.key"),
-            place: DaemonPaths::new(directory.to_owned(), directory.to_owned()),
+            paths: DaemonPaths::new(directory.to_owned(), directory.to_owned()),
             program: PathBuf::from("steplatch"),
             hello: Hello::for_process("test"),
             host: None,

@@ -169,8 +169,8 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
         "nap.json",
         &json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}}),
     );
-    let one = start_until_gate(&agent);
-    let other = start_until_gate(&agent);
+    let first_run = start_until_gate(&agent);
+    let second_run = start_until_gate(&agent);
     home.run(&["run", "nap.json"]).expect_success();
 
     let list = home.run(&["runs", "list"]).expect_success();
@@ -178,37 +178,38 @@ fn runs_are_listed_aligned_filtered_and_found_by_prefix() {
     assert_eq!(lines.len(), 4, "{list}");
     assert!(lines[0].starts_with("ID ") && lines[0].ends_with("DETAILS"), "{list}");
     assert!(lines[1].contains("  nap       completed  "), "the newest run is first and aligned: {list}");
-    assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{list}");
+    assert!(lines[3].starts_with(&first_run) && lines[3].contains("(3 choices)"), "{list}");
     let ids = |arguments: &[&str]| {
         let command = [&["runs", "list", "--json"], arguments].concat();
         let list = home.run(&command).json();
         let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
         list["runs"].as_array().unwrap().iter().map(id).collect::<Vec<_>>()
     };
-    assert_eq!(ids(&["--workflow", "judged"]), [other.clone(), one.clone()]);
-    assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--workflow", "judged"]), [second_run.clone(), first_run.clone()]);
+    assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&second_run));
     assert_eq!(ids(&["--workflow", "nobody"]), Vec::<String>::new());
     assert_eq!(ids(&["--state", "pending"]), Vec::<String>::new());
-    assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [other.clone(), one.clone()]);
+    assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [second_run.clone(), first_run.clone()]);
     assert_eq!(ids(&["--until", "1h"]), Vec::<String>::new());
-    let started_at = home.run(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
-    assert_eq!(ids(&["--since", &started_at, "--workflow", "judged"]), std::slice::from_ref(&other));
-    assert_eq!(ids(&["--until", &started_at]), std::slice::from_ref(&one));
+    let started_at =
+        home.run(&["runs", "show", &second_run, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
+    assert_eq!(ids(&["--since", &started_at, "--workflow", "judged"]), std::slice::from_ref(&second_run));
+    assert_eq!(ids(&["--until", &started_at]), std::slice::from_ref(&first_run));
     assert_refused(&home.run(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
     assert_refused(&home.run(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
     assert_refused(
         &home.run(&["runs", "show", "run_"]),
         2,
-        &["'run_' is ambiguous; it matches these runs", &one, &other],
+        &["'run_' is ambiguous; it matches these runs", &first_run, &second_run],
     );
     assert_refused(&home.run(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
     assert_refused(&home.run(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
-    assert_refused(&home.run(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
+    assert_refused(&home.run(&["runs", "cancel", &first_run, "run_"]), 2, &["is ambiguous"]);
     assert_eq!(ids(&["--state", "waiting"]).len(), 2, "no run is cancelled if one id is invalid");
 
-    let cancel_reply = home.run(&["runs", "cancel", &one, &other]).expect_success();
-    assert_eq!(cancel_reply, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
-    let second_cancel = home.run(&["runs", "cancel", &one, "--json"]).json();
+    let cancel_reply = home.run(&["runs", "cancel", &first_run, &second_run]).expect_success();
+    assert_eq!(cancel_reply, format!("{first_run}: Run cancelled\n{second_run}: Run cancelled\n"));
+    let second_cancel = home.run(&["runs", "cancel", &first_run, "--json"]).json();
     assert_eq!(second_cancel[0]["message"], "Run was already over: cancelled");
 }
 

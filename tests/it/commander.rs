@@ -359,22 +359,22 @@ async fn external_runs_are_listed_watched_and_cancelled_by_prefix() {
         let input = format!("input={version}");
         project.run(&["run", "release", "-d", "-i", &input]).expect_success().trim().to_owned()
     };
-    let (one, other) = (start_release("1"), start_release("2"));
+    let (first, second) = (start_release("1"), start_release("2"));
     eventually_blocking("two runs wait", || project.list_runs("waiting").len() == 2);
     let desk = open_commander(&project).await;
     desk.expect_screen("^  \\? Release 1\\?").await;
     desk.press("\x03").await;
     desk.expect_screen("2 questions are left open").await;
-    let list = desk.enter_line("/runs waiting", &format!("^{one} +release +waiting")).await;
-    assert!(list.contains(&other), "{list}");
+    let list = desk.enter_line("/runs waiting", &format!("^{first} +release +waiting")).await;
+    assert!(list.contains(&second), "{list}");
     desk.enter_line("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
     desk.enter_line(
-        &format!("/fg {}", &one[..12]),
+        &format!("/fg {}", &first[..12]),
         "^Ctrl-C stops watching; the run continues\nrelease run_(.*\n)*  \\? Release 1\\?",
     )
     .await;
     desk.enter_line("1", "^✓ completed in(.*\n)*  its result is ::0").await;
-    desk.enter_line(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
+    desk.enter_line(&format!("/cancel {}", &second[4..12]), &format!("^{second}: Run cancelled")).await;
     assert!(project.list_runs("waiting").is_empty());
     desk.enter_line("/show release", "^error: no run id starts with 'release'").await;
 }

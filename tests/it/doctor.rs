@@ -108,12 +108,12 @@ fn broken_entry_is_reported_with_its_remedy() {
     installation.write_entry(".gemini/settings.json", &json!({"command": "echo", "args": ["hello there"]}));
     installation.write_file(".claude.json", "{\n  \"mcpServers\": {,}\n}");
     installation.write_file(".codex/config.toml", "model = 'o'\n");
-    let other = installation.create_script(
+    let other_program = installation.create_script(
         "other",
         r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"other","version":"7"}}}'
 read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'"#,
     );
-    installation.write_entry("project/.mcp.json", &json!({"command": other, "args": ["mcp"]}));
+    installation.write_entry("project/.mcp.json", &json!({"command": other_program, "args": ["mcp"]}));
     let failing = installation.create_script("failing", "echo 'no licence' >&2; exit 3");
     installation.write_entry("project/.cursor/mcp.json", &json!({"command": failing, "args": ["mcp"]}));
     let (code, checks) = installation.run_doctor(&[]);

@@ -68,9 +68,9 @@ impl Scene {
 
 #[test]
 fn thousands_of_remote_terminal_hosts_start_one_local_process() {
-    let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
+    let sockets: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
-        Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
+        Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": sockets}})))
     };
     let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() });
     let agent = Agent::new(&scene.home);

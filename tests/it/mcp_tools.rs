@@ -27,7 +27,7 @@ async fn run_story(mode: &'static str) {
         ..Hello::default()
     };
     let reconnecting_client =
-        ReconnectingClient::new(daemon.place().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
+        ReconnectingClient::new(daemon.paths().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
 
     let options = HttpOptions::default();
     let shutdown_token = options.shutdown.clone();

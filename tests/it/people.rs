@@ -123,8 +123,11 @@ fn invalid_form_is_shown_again_with_its_errors() {
     }, "required": ["version"]});
     let call = agent.begin("run_workflow", gate_run_arguments(&json!({"prompt": "Which?", "form": form})));
     let dialog = agent.await_request();
-    let place = &dialog["params"]["requestedSchema"]["properties"]["place"];
-    assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
+    let property = &dialog["params"]["requestedSchema"]["properties"]["place"];
+    assert_eq!(
+        (&property["enum"], &property["enumNames"]),
+        (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"]))
+    );
     agent.send_response(&dialog, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
     let second_dialog = agent.await_request();
     let message = second_dialog["params"]["message"].as_str().unwrap();
@@ -215,9 +218,9 @@ fn carried_state_is_valid_only_unchanged_and_for_its_call() {
         expect_refusal("run_workflow", &release_arguments(), &carried_arguments(&tampered, acceptance.clone()))
             .contains("is not from this server")
     );
-    let other = gate_run_arguments(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
+    let arguments = gate_run_arguments(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
     assert!(
-        expect_refusal("run_workflow", &other, &carried_arguments(&state, acceptance.clone()))
+        expect_refusal("run_workflow", &arguments, &carried_arguments(&state, acceptance.clone()))
             .contains("is not from this server")
     );
     assert!(

@@ -181,15 +181,15 @@ fn similarity(step: &Step<'_>, other_step: &Step<'_>) -> u32 {
 }
 
 /// Returns the share of equal words at both ends of two texts, in tenths.
-fn equal_word_tenths(one: &str, other: &str) -> u32 {
-    let (one, other) = (split_words(one), split_words(other));
-    let max_words = one.len().max(other.len());
-    let min_words = one.len().min(other.len());
-    let equal = if one.len() == other.len() {
-        one.iter().zip(&other).filter(|(left, right)| left == right).count()
+fn equal_word_tenths(left: &str, right: &str) -> u32 {
+    let (left, right) = (split_words(left), split_words(right));
+    let max_words = left.len().max(right.len());
+    let min_words = left.len().min(right.len());
+    let equal = if left.len() == right.len() {
+        left.iter().zip(&right).filter(|(left, right)| left == right).count()
     } else {
-        let begin = one.iter().zip(&other).take_while(|(left, right)| left == right).count();
-        let end = one.iter().rev().zip(other.iter().rev()).take_while(|(left, right)| left == right).count();
+        let begin = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
+        let end = left.iter().rev().zip(right.iter().rev()).take_while(|(left, right)| left == right).count();
         begin + end.min(min_words - begin)
     };
     (equal * 10).checked_div(max_words).and_then(|tenths| u32::try_from(tenths).ok()).unwrap_or(10)
@@ -422,18 +422,18 @@ fn words_text<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize) ->
 const PART_SEPARATORS: [char; 5] = ['=', '/', ':', '@', ','];
 
 /// Returns the parts of two words that differ, without quotes and without equal parts at both ends.
-fn strip_equal_parts<'t>(one: &'t str, other: &'t str) -> (&'t str, &'t str) {
-    let begin = common_parts_length(one.chars(), other.chars());
-    let (one, other) = (&one[begin..], &other[begin..]);
-    let end = common_parts_length(one.chars().rev(), other.chars().rev());
-    let (one, other) = (&one[..one.len() - end], &other[..other.len() - end]);
-    (strip_quotes(one), strip_quotes(other))
+fn strip_equal_parts<'t>(left: &'t str, right: &'t str) -> (&'t str, &'t str) {
+    let begin = common_parts_length(left.chars(), right.chars());
+    let (left, right) = (&left[begin..], &right[begin..]);
+    let end = common_parts_length(left.chars().rev(), right.chars().rev());
+    let (left, right) = (&left[..left.len() - end], &right[..right.len() - end]);
+    (strip_quotes(left), strip_quotes(right))
 }
 
 /// Returns the length in bytes of the longest common beginning that ends with a separator.
-fn common_parts_length(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
+fn common_parts_length(left: impl Iterator<Item = char>, right: impl Iterator<Item = char>) -> usize {
     let (mut length, mut complete_parts) = (0, 0);
-    for (character, _) in one.zip(other).take_while(|(character, other)| character == other) {
+    for (character, _) in left.zip(right).take_while(|(character, right)| character == right) {
         length += character.len_utf8();
         if PART_SEPARATORS.contains(&character) {
             complete_parts = length;

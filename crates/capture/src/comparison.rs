@@ -104,12 +104,12 @@ mod tests {
             all[1].data.insert("result".to_owned(), json!({"match_text": question, "exit_code": null}));
             all
         };
-        let (one, other) = (run_with_question("Install 3 files? "), run_with_question("Remove 3 files? "));
-        let compared = compare_runs(("one", &one), ("other", &other));
+        let (install_run, remove_run) = (run_with_question("Install 3 files? "), run_with_question("Remove 3 files? "));
+        let compared = compare_runs(("one", &install_run), ("other", &remove_run));
         let [difference] = &compared.differences[..] else { panic!("{compared:?}") };
         assert_eq!((difference.what.as_str(), difference.observed.as_str()), ("match", "Remove 3 files? "));
         assert!(
-            compare_runs(("one", &one), ("other", &run_with_question("Install 12 files? "))).same,
+            compare_runs(("one", &install_run), ("other", &run_with_question("Install 12 files? "))).same,
             "numbers in questions are not compared"
         );
     }
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(compared.differences[0].observed.chars().count(), MAX_TEXT_CHARS + 1);
         assert_eq!(compared.elapsed_time, [3.0, 3.0]);
         assert!(compare_runs(("one", &one), ("one", &one)).same);
-        let other = events(&json!({"V": "2"}), &["took 1 s", "a"]);
-        let compared = compare_runs(("one", &one), ("other", &other));
+        let other_events = events(&json!({"V": "2"}), &["took 1 s", "a"]);
+        let compared = compare_runs(("one", &one), ("other", &other_events));
         assert!(!compared.same && compared.differences.is_empty(), "other inputs: {compared:?}");
     }
 }

@@ -143,7 +143,7 @@ fn environment_weakenings(before: &Definition, after: &Definition) -> Vec<Weaken
         let line = assignment(argument.name(), &value.into());
         let reason = judge(&format!("{line} true"), Reader::Shell).reason()?;
         let what = format!("programs get {}: {reason}", excerpt(&line));
-        Some(Weakening { place: format!("/arguments/{}", argument.name()), what })
+        Some(Weakening { path: format!("/arguments/{}", argument.name()), what })
     });
     weakenings.collect()
 }
@@ -207,7 +207,7 @@ fn state_weakenings(before: &Definition, after: &Definition) -> Vec<Weakening> {
         let reasons = opaque_reason.into_iter().chain(judgements.filter_map(|judgement| judgement.reason()));
         let reason = reasons.min_by_key(|reason| !reason.contains("cannot"))?;
         let state = if before.state(name).is_none() { "the new state" } else { "the state" };
-        Some(Weakening { place: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })
+        Some(Weakening { path: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })
     };
     after.states().iter().filter_map(weakening).collect()
 }

@@ -278,8 +278,8 @@ mod tests {
         assert_eq!(golden.differences(&same), []);
         let more = [same.as_slice(), &[step("more", "", None)]].concat();
         assert_eq!(golden.differences(&more)[0].observed, "more");
-        let other = [step("open", "", None), step("make", "took long", Some(2))];
-        let differences = golden.differences(&other);
+        let other_steps = [step("open", "", None), step("make", "took long", Some(2))];
+        let differences = golden.differences(&other_steps);
         let what: Vec<_> =
             differences.iter().map(|difference| (difference.state.as_str(), difference.what.as_str())).collect();
         assert_eq!(what, [("make", "exit_code"), ("make", "output"), ("push", "state")]);

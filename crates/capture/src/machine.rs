@@ -343,7 +343,7 @@ impl MachineWriter<'_> {
     /// Adds a guess for each argument that a turn introduced and reports each pattern of its states, starting at `first`,
     /// that the other capture did not print.
     fn add_differences(&mut self, turn: usize, first: usize) {
-        let Some(other) = self.alignment.pairs.get(&turn).and_then(|other| self.other_turns.get(*other)) else {
+        let Some(index) = self.alignment.pairs.get(&turn).and_then(|other| self.other_turns.get(*other)) else {
             return;
         };
         let (mut guesses, mut undecided) = (Vec::new(), Vec::new());
@@ -355,7 +355,7 @@ impl MachineWriter<'_> {
                 reason: format!("'{}' was typed in the other capture", argument.other_value),
             });
         }
-        if let (Act::Command { output: printed, .. }, Some(command)) = (&other.act, states.first())
+        if let (Act::Command { output: printed, .. }, Some(command)) = (&index.act, states.first())
             && let Some(golden) = self.captured.golden.iter_mut().find(|golden| golden.state == command.name)
             && !self.alignment.is_same_output(&golden.prints, printed)
         {
@@ -368,7 +368,7 @@ impl MachineWriter<'_> {
         }
         for state in states {
             let Some(pattern) = state.params.get("pattern").and_then(Value::as_str) else { continue };
-            if !self.alignment.is_found_in(pattern, other) {
+            if !self.alignment.is_found_in(pattern, index) {
                 let sentence =
                     format!("state '{}' waits for /{pattern}/, which the other capture did not print", state.name);
                 undecided.push(sentence);

@@ -379,10 +379,10 @@ fn without_leading_zeros(word: &str) -> &str {
 }
 
 /// Returns whether two words choose the same entry.
-fn is_same_key(one: &str, other: &str) -> bool {
-    match is_number(one) && is_number(other) {
-        true => without_leading_zeros(one) == without_leading_zeros(other),
-        false => one.to_lowercase() == other.to_lowercase(),
+fn is_same_key(left: &str, right: &str) -> bool {
+    match is_number(left) && is_number(right) {
+        true => without_leading_zeros(left) == without_leading_zeros(right),
+        false => left.to_lowercase() == right.to_lowercase(),
     }
 }
 
@@ -451,9 +451,9 @@ fn is_key(word: &str) -> bool {
 }
 
 /// Returns whether two words may be the keys of two entries of one menu.
-fn may_be_siblings(one: &str, other: &str) -> bool {
+fn may_be_siblings(left: &str, right: &str) -> bool {
     let begins_with_letter = |word: &str| word.starts_with(char::is_alphabetic);
-    is_key(one) && is_key(other) && begins_with_letter(one) == begins_with_letter(other)
+    is_key(left) && is_key(right) && begins_with_letter(left) == begins_with_letter(right)
 }
 
 /// An entry of a printed menu.
@@ -883,12 +883,12 @@ mod tests {
                 let removed = changed(&|rows| drop(rows.remove(*row)));
                 let renamed = changed(&|rows| rows[*row] = rows[*row].replace(char::is_alphabetic, "z") + " z");
                 let added = changed(&|rows| rows.insert(*row + 1, "  wipe".to_owned()));
-                let mut others = vec![removed, renamed, added];
+                let mut variants = vec![removed, renamed, added];
                 if let Some(next) = compared.get(index + 1).filter(|next| lines[**next] != lines[*row]) {
-                    others.push(changed(&|rows| rows.swap(*row, *next)));
+                    variants.push(changed(&|rows| rows.swap(*row, *next)));
                 }
-                for other in others {
-                    assert!(!layout.goes_on(&other, "shop"), "{screen}\n---\n{other}");
+                for variant in variants {
+                    assert!(!layout.goes_on(&variant, "shop"), "{screen}\n---\n{variant}");
                 }
             }
             for (part, other) in layout.free {

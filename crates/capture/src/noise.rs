@@ -314,22 +314,22 @@ fn is_correction(failed: &str, later: &str) -> bool {
 
 /// Returns the edit distance of the first 200 characters of two texts, with exchanges of neighbouring characters
 /// (optimal string alignment).
-fn edit_distance(one: &str, other: &str) -> usize {
-    let [one, other]: [Vec<char>; 2] = [one, other].map(|text| text.chars().take(200).collect());
-    let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect::<Vec<usize>>()];
-    for (line, character) in one.iter().enumerate() {
-        let mut row = vec![line + 1; other.len() + 1];
-        for (column, other_character) in other.iter().enumerate() {
+fn edit_distance(left: &str, right: &str) -> usize {
+    let [left, right]: [Vec<char>; 2] = [left, right].map(|text| text.chars().take(200).collect());
+    let mut rows = [vec![0; right.len() + 1], (0..=right.len()).collect::<Vec<usize>>()];
+    for (line, character) in left.iter().enumerate() {
+        let mut row = vec![line + 1; right.len() + 1];
+        for (column, other_character) in right.iter().enumerate() {
             let [earlier, above] = &rows;
             let change = above[column] + usize::from(character != other_character);
             row[column + 1] = change.min(above[column + 1] + 1).min(row[column] + 1);
-            if line > 0 && column > 0 && *character == other[column - 1] && one[line - 1] == *other_character {
+            if line > 0 && column > 0 && *character == right[column - 1] && left[line - 1] == *other_character {
                 row[column + 1] = row[column + 1].min(earlier[column - 1] + 1);
             }
         }
         rows = [std::mem::take(&mut rows[1]), row];
     }
-    rows[1][other.len()]
+    rows[1][right.len()]
 }
 
 #[cfg(test)]
@@ -412,9 +412,9 @@ mod tests {
         assert_eq!(reason_to_omit(&fixed)[0], reason);
         // The same command is found at any distance, but a similar one is not.
         let reasons_after_many_turns = |first: &str| {
-            let others = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
+            let unrelated = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
             let turns: Vec<Turn> =
-                std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
+                std::iter::once(command(first, 2)).chain(unrelated).chain([command("make test", 0)]).collect();
             reason_to_omit(&turns)
         };
         assert!(reasons_after_many_turns("make test")[0].contains("after 'touch file-4'"));

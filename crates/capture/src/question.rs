@@ -291,8 +291,8 @@ mod tests {
         assert!(!matches_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\nErase sh x.sh"));
         let answer = pattern(LastRow::Whole("Keep logs? y".to_owned()));
         assert!(matches_in(&answer, "$ sh x.sh\nKeep logs? y\n"), "{answer}");
-        for other in ["Type ok to delete the directory", "Erase all of /var/history", "Erase? Keep logs? y"] {
-            assert!(!matches_in(&answer, &format!("Keep logs? y\n{other}")), "{answer} {other}");
+        for question in ["Type ok to delete the directory", "Erase all of /var/history", "Erase? Keep logs? y"] {
+            assert!(!matches_in(&answer, &format!("Keep logs? y\n{question}")), "{answer} {question}");
         }
         let long = pattern(line(&format!("sh x.sh {}", "argument ".repeat(6).trim())));
         assert!(matches_in(&long, "$ sh x.sh argument argument argument ar\ngument argument argument\n\n"), "{long}");

@@ -95,13 +95,13 @@ async fn main() {
     print_time(format!("{read} entries read (ms)"), start, "≤ 1000");
 
     for first in (0..LISTED_RUNS).step_by(500) {
-        let some = (first..first + 500).map(|_| {
+        let tasks = (first..first + 500).map(|_| {
             let begin = Append::new(RunId::random(), 0, 1, vec![text(1)]).with_summary(summary(1, 1));
             let journal = journal.clone();
             tokio::spawn(async move { journal.write(begin).await.expect("the first entry is appended") })
         });
-        for one in some.collect::<Vec<_>>() {
-            one.await.expect("the task completes");
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("the task completes");
         }
     }
     let limit = usize::try_from(LISTED_RUNS).ok();

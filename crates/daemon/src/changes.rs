@@ -127,14 +127,14 @@ mod tests {
         let changes = ChangeHub::default();
         changes.tools();
         let watching = changes.watch();
-        let (one, other) = (RunId::random(), RunId::random());
+        let (first, second) = (RunId::random(), RunId::random());
         for _ in 0..1000 {
-            changes.run(&one);
+            changes.run(&first);
         }
-        changes.run(&other);
+        changes.run(&second);
         changes.tools();
         let reported = watching.next().await;
-        let mut runs = [one.to_string(), other.to_string()];
+        let mut runs = [first.to_string(), second.to_string()];
         runs.sort();
         let [first, second] = runs.map(|run_id| Change::Run { run_id });
         assert_eq!(reported, [Change::Tools, first, second]);

@@ -32,7 +32,7 @@ use crate::ssh_questions::SshQuestions;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The directories.
-    pub place: DaemonPaths,
+    pub paths: DaemonPaths,
     /// The way to start the terminal host process.
     pub host: Starter,
     /// The way to start the worker processes, which execute functions.
@@ -130,7 +130,7 @@ impl Daemon {
     /// # Errors
     /// If another daemon owns the state, or the system refuses a directory, a lock or a socket.
     pub async fn start(options: Options) -> Result<Self, StartError> {
-        let place = options.place;
+        let paths = options.paths;
         let is_separate = matches!(options.host, Starter::Program { .. });
         let (joined, in_group) = watch::channel(!is_separate);
         if is_separate {
@@ -143,25 +143,25 @@ impl Daemon {
                 joined.send_replace(true);
             });
         }
-        ensure_private(place.state())?;
-        place.ensure_runtime()?;
-        let lock = StateLock::acquire(&place).await?;
-        let listener = listen(&place)?;
+        ensure_private(paths.state())?;
+        paths.ensure_runtime()?;
+        let lock = StateLock::acquire(&paths).await?;
+        let listener = listen(&paths)?;
         let mut starter = options.host;
         let program = match &starter {
             Starter::Program { program, .. } => Some(program.clone()),
             Starter::InProcess(_) | Starter::Custom(_) => None,
         };
         if let Starter::InProcess(terminals) = &mut starter {
-            terminals.integration = Some(Integration::install(&place.shell())?);
-            terminals.history_directory = Some(place.state().to_owned());
+            terminals.integration = Some(Integration::install(&paths.shell())?);
+            terminals.history_directory = Some(paths.state().to_owned());
         }
         let secrets = Arc::new(Redactor::default());
         let redactor = secrets.clone();
         let hosts = Hosts::find(
             Role::Daemon,
-            place.runtime(),
-            place.state(),
+            paths.runtime(),
+            paths.state(),
             starter,
             env!("CARGO_PKG_VERSION"),
             move |secret| {
@@ -170,7 +170,7 @@ impl Daemon {
         )
         .await?;
         let questions = Arc::new(SshQuestions::default());
-        let ssh = Arc::new(DaemonSshEnvironment::new(program, place.state(), questions.clone()));
+        let ssh = Arc::new(DaemonSshEnvironment::new(program, paths.state(), questions.clone()));
         let Substitutes { journal, transport } = options.substitutes;
         let open_ssh = || OpenSsh {
             program: "ssh".into(),
@@ -179,7 +179,7 @@ impl Daemon {
             dialed: DialedTargets::default(),
         };
         hosts.enable_remote(RemoteSetup {
-            notes: place.hosts(),
+            notes: paths.hosts(),
             transport: transport.unwrap_or_else(|| Arc::new(open_ssh())),
             questions: questions.clone(),
             secrets: secrets.clone(),
@@ -195,7 +195,7 @@ impl Daemon {
             }
         });
         let parts = DispatcherParts {
-            place,
+            paths,
             hosts,
             ssh,
             questions,
@@ -252,13 +252,13 @@ impl Daemon {
                     }
                     Err(error) => return Err(error),
                 },
-                () = self.service.listen_again.notified() => match listen(&self.service.place) {
+                () = self.service.listen_again.notified() => match listen(&self.service.paths) {
                     Ok(listener) => self.listener = listener,
                     Err(error) => tracing::warn!(%error, "failed to recreate the socket"),
                 },
                 mode = self.service.wait_until_stopped() => break mode,
                 lost = self.lock.wait_until_lost(&mut self.lock_watch) => {
-                    let state = self.service.place.state().display();
+                    let state = self.service.paths.state().display();
                     tracing::error!(%state, "the state directory was removed or replaced, so this daemon stops; its \
                                              terminals stay open");
                     // The socket in a recreated directory may belong to another daemon.
@@ -268,7 +268,7 @@ impl Daemon {
         };
         // Without the socket no new client finds the daemon. Connected clients get an end of stream.
         if mode != ShutdownMode::GiveWay {
-            let _ = std::fs::remove_file(self.service.place.socket());
+            let _ = std::fs::remove_file(self.service.paths.socket());
         }
         self.service.close(mode).await;
         Ok(())
@@ -289,9 +289,9 @@ fn process_handle(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd
 }
 
 /// Listens on the socket that clients connect to.
-fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
-    place.ensure_runtime()?;
-    let socket = place.socket();
+fn listen(paths: &DaemonPaths) -> Result<UnixListener, StartError> {
+    paths.ensure_runtime()?;
+    let socket = paths.socket();
     let length = socket.as_os_str().len();
     if length > MAX_SOCKET_PATH_BYTES {
         return Err(StartError::SocketPath { path: socket.display().to_string(), length });

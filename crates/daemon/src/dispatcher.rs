@@ -36,7 +36,7 @@ use crate::waiting;
 /// The components of the daemon.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    pub(crate) place: DaemonPaths,
+    pub(crate) paths: DaemonPaths,
     pub(crate) stop: watch::Sender<Option<ShutdownMode>>,
     /// Notified when the socket is missing.
     pub(crate) listen_again: Arc<Notify>,
@@ -118,7 +118,7 @@ impl Drop for RepeatedStep {
 
 /// Parts of a dispatcher.
 pub(crate) struct DispatcherParts {
-    pub(crate) place: DaemonPaths,
+    pub(crate) paths: DaemonPaths,
     /// The terminal hosts.
     pub(crate) hosts: Hosts,
     /// The environment of connections to remote hosts.
@@ -149,7 +149,7 @@ impl Dispatcher {
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
         let DispatcherParts {
-            place,
+            paths,
             hosts,
             ssh,
             questions,
@@ -161,9 +161,9 @@ impl Dispatcher {
             journal,
         } = parts;
         let stop = watch::Sender::new(None);
-        let runtime = place.runtime().to_owned();
+        let runtime = paths.runtime().to_owned();
         let policy = Arc::new(configuration::CommandSettings { configuration: configuration.clone(), runtime });
-        let private = [place.state().to_owned(), place.runtime().to_owned()];
+        let private = [paths.state().to_owned(), paths.runtime().to_owned()];
         let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe(), private);
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
@@ -175,16 +175,16 @@ impl Dispatcher {
         }
         let nodes = Arc::new(Nodes::new(executors.clone()));
         let changes = ChangeHub::default();
-        let remotes = RemoteServices::open(place.state(), Arc::new(changes.clone()), secrets.clone());
+        let remotes = RemoteServices::open(paths.state(), Arc::new(changes.clone()), secrets.clone());
         configuration::follow_remotes(configuration.clone(), remotes.clone());
         let engine_policy = Arc::new(configuration::DefaultEngine(configuration.clone()));
         let proof = Arc::new(GateProof(configuration.clone()));
         let gate_proof = configuration.clone();
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
-        let approver = Arc::new(Approver::new(place.state(), proof));
+        let approver = Arc::new(Approver::new(paths.state(), proof));
         configuration::follow_gate_proof(gate_proof, &approver);
-        let page = PageLogins::open(place.state(), place.runtime(), clock.clone());
-        let passkeys = Arc::new(Passkeys::new(place.state(), clock.clone()));
+        let page = PageLogins::open(paths.state(), paths.runtime(), clock.clone());
+        let passkeys = Arc::new(Passkeys::new(paths.state(), clock.clone()));
         let dependencies = RunDependencies {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
@@ -201,10 +201,10 @@ impl Dispatcher {
             clock,
             engine_policy,
         };
-        let recordings = Recordings::new(place.recordings(), secrets.clone());
+        let recordings = Recordings::new(paths.recordings(), secrets.clone());
         let runs = Arc::new(match journal {
-            Some(journal) => Runs::new(journal, place.state(), dependencies, retention),
-            None => Runs::open(place.journal(), dependencies, retention).await?,
+            Some(journal) => Runs::new(journal, paths.state(), dependencies, retention),
+            None => Runs::open(paths.journal(), dependencies, retention).await?,
         });
         if let Some(mut in_group) = in_group {
             // Ignore an error: the thread has finished its attempt.
@@ -215,7 +215,7 @@ impl Dispatcher {
             approver,
             page,
             passkeys,
-            place,
+            paths,
             stop,
             listen_again: Arc::default(),
             runs,
@@ -660,8 +660,8 @@ impl Dispatcher {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol_version: PROTOCOL_VERSION,
-            socket: self.place.socket().display().to_string(),
-            state_dir: self.place.state().display().to_string(),
+            socket: self.paths.socket().display().to_string(),
+            state_dir: self.paths.state().display().to_string(),
             terminals: hosts.iter().map(|host| host.terminals).sum(),
             runs: self.runs.count_in_progress(),
             clients: self.clients.load(Ordering::Relaxed),

@@ -84,8 +84,8 @@ pub enum LockError {
 impl StateLock {
     /// Acquires the lock of a state directory and writes this process into it. Retries for 200 ms while another process
     /// holds the lock.
-    pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Self, LockError> {
-        let state = place.state().display().to_string();
+    pub(crate) async fn acquire(paths: &DaemonPaths) -> Result<Self, LockError> {
+        let state = paths.state().display().to_string();
         let system_error = |source| LockError::System { state: state.clone(), source };
         let file = OpenOptions::new()
             .read(true)
@@ -93,7 +93,7 @@ impl StateLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(place.lock())
+            .open(paths.lock())
             .map_err(system_error)?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
@@ -101,7 +101,7 @@ impl StateLock {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => tokio::time::sleep(RETRY_PAUSE).await,
                 Err(TryLockError::WouldBlock) => {
-                    return Err(match place.running() {
+                    return Err(match paths.running() {
                         Some(owner) => LockError::Owned { state, owner },
                         None => LockError::OwnedByUnknown { state },
                     });
@@ -109,10 +109,10 @@ impl StateLock {
                 Err(TryLockError::Error(error)) => return Err(system_error(error)),
             }
         }
-        let mut lock = Self { file, path: place.lock() };
+        let mut lock = Self { file, path: paths.lock() };
         let owner = DaemonRecord {
             pid: std::process::id(),
-            socket: place.socket(),
+            socket: paths.socket(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         lock.write(&owner).map_err(system_error)?;
@@ -146,7 +146,7 @@ impl StateLock {
     /// Waits until the locked file is removed or replaced. Cancel-safe.
     pub(crate) async fn wait_until_lost(&self, watch: &mut LockWatch) -> LockFileState {
         loop {
-            match self.place() {
+            match self.file_state() {
                 LockFileState::Same => {}
                 changed => return changed,
             }
@@ -156,7 +156,7 @@ impl StateLock {
         }
     }
 
-    fn place(&self) -> LockFileState {
+    fn file_state(&self) -> LockFileState {
         match (self.file.metadata(), std::fs::metadata(&self.path)) {
             (Ok(locked), Ok(current)) if (locked.dev(), locked.ino()) == (current.dev(), current.ino()) => {
                 LockFileState::Same
@@ -190,7 +190,7 @@ impl Drop for StateLock {
 mod tests {
     use super::*;
 
-    fn place(directory: &tempfile::TempDir) -> DaemonPaths {
+    fn paths(directory: &tempfile::TempDir) -> DaemonPaths {
         DaemonPaths::new(directory.path().to_owned(), directory.path().to_owned())
     }
 
@@ -202,17 +202,17 @@ mod tests {
     #[tokio::test]
     async fn dropped_lock_is_free_despite_a_forked_child() {
         let directory = tempfile::tempdir().unwrap();
-        let first = StateLock::acquire(&place(&directory)).await.unwrap();
+        let first = StateLock::acquire(&paths(&directory)).await.unwrap();
         let _forked = shared_with_fork(&first);
         drop(first);
-        let second_file = OpenOptions::new().read(true).open(place(&directory).lock()).unwrap();
+        let second_file = OpenOptions::new().read(true).open(paths(&directory).lock()).unwrap();
         second_file.try_lock().unwrap();
     }
 
     #[tokio::test]
     async fn removed_or_recreated_state_directory_is_detected() {
         let directory = tempfile::tempdir().unwrap();
-        let lock = StateLock::acquire(&place(&directory)).await.unwrap();
+        let lock = StateLock::acquire(&paths(&directory)).await.unwrap();
         let mut watch = lock.watch();
         tokio::select! {
             biased;
@@ -222,7 +222,7 @@ mod tests {
         std::fs::remove_dir_all(directory.path()).unwrap();
         assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Removed);
         std::fs::create_dir(directory.path()).unwrap();
-        let other = StateLock::acquire(&place(&directory)).await.unwrap();
+        let other = StateLock::acquire(&paths(&directory)).await.unwrap();
         assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Replaced);
         drop(other);
     }
@@ -230,19 +230,19 @@ mod tests {
     #[tokio::test]
     async fn moved_lock_file_is_detected_and_a_write_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
-        let lock = StateLock::acquire(&place(&directory)).await.unwrap();
+        let lock = StateLock::acquire(&paths(&directory)).await.unwrap();
         let mut watch = lock.watch();
-        std::fs::write(place(&directory).lock(), "x").unwrap();
+        std::fs::write(paths(&directory).lock(), "x").unwrap();
         watch.changed.recv().await.unwrap();
-        assert_eq!(lock.place(), LockFileState::Same);
-        std::fs::rename(place(&directory).lock(), directory.path().join("elsewhere")).unwrap();
+        assert_eq!(lock.file_state(), LockFileState::Same);
+        std::fs::rename(paths(&directory).lock(), directory.path().join("elsewhere")).unwrap();
         assert_eq!(lock.wait_until_lost(&mut watch).await, LockFileState::Removed);
     }
 
     #[tokio::test(start_paused = true)]
     async fn acquire_waits_for_a_briefly_held_lock() {
         let directory = tempfile::tempdir().unwrap();
-        let killed = StateLock::acquire(&place(&directory)).await.unwrap();
+        let killed = StateLock::acquire(&paths(&directory)).await.unwrap();
         let forked = shared_with_fork(&killed);
         // A killed daemon closes its descriptor without unlocking.
         std::mem::forget(killed);
@@ -250,14 +250,14 @@ mod tests {
             tokio::time::sleep(LOCK_TIMEOUT / 2).await;
             forked.unlock().unwrap();
         });
-        StateLock::acquire(&place(&directory)).await.unwrap();
+        StateLock::acquire(&paths(&directory)).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn permanently_held_lock_is_refused_with_its_owner() {
         let directory = tempfile::tempdir().unwrap();
-        let _held = StateLock::acquire(&place(&directory)).await.unwrap();
-        let error = StateLock::acquire(&place(&directory)).await.unwrap_err();
+        let _held = StateLock::acquire(&paths(&directory)).await.unwrap();
+        let error = StateLock::acquire(&paths(&directory)).await.unwrap_err();
         let LockError::Owned { owner, .. } = error else { panic!("{error:?}") };
         assert_eq!(owner.pid, std::process::id());
     }

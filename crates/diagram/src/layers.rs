@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn rows_are_ordered_by_their_predecessors() {
         let layers = assign_layers(&[vec![1, 2], vec![4], vec![3], vec![], vec![]], 0);
-        let place = |row: usize, state: usize| layers.rows[row].iter().position(|other| *other == state);
-        assert_eq!(place(1, 1) < place(1, 2), place(2, 4) < place(2, 3), "lines cross: {:?}", layers.rows);
+        let position = |row: usize, state: usize| layers.rows[row].iter().position(|other| *other == state);
+        assert_eq!(position(1, 1) < position(1, 2), position(2, 4) < position(2, 3), "lines cross: {:?}", layers.rows);
     }
 }

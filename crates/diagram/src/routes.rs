@@ -365,10 +365,10 @@ mod tests {
             let plan = plan(&cards, &assign_layers(&targets, 0));
             let boxes: Vec<_> = plan.corners.iter().zip(&cards)
                 .map(|((x, y), card)| (*x, *y, x + card.width, y + card.height)).collect();
-            for (index, one) in boxes.iter().enumerate() {
-                prop_assert!(one.0 >= 0.0 && one.1 >= 0.0 && one.2 <= plan.width && one.3 <= plan.height);
+            for (index, rectangle) in boxes.iter().enumerate() {
+                prop_assert!(rectangle.0 >= 0.0 && rectangle.1 >= 0.0 && rectangle.2 <= plan.width && rectangle.3 <= plan.height);
                 for other in &boxes[..index] {
-                    prop_assert!(one.2 < other.0 || other.2 < one.0 || one.3 < other.1 || other.3 < one.1);
+                    prop_assert!(rectangle.2 < other.0 || other.2 < rectangle.0 || rectangle.3 < other.1 || other.3 < rectangle.1);
                 }
             }
             for route in &plan.lines {
@@ -377,10 +377,10 @@ mod tests {
                     prop_assert!((x - to_x).abs() < 0.01 || (y - to_y).abs() < 0.01, "lines are horizontal or vertical");
                     let (left, right, top, bottom) = (x.min(to_x), x.max(to_x), y.min(to_y), y.max(to_y));
                     prop_assert!(left >= 0.0 && right <= plan.width && top >= 0.0 && bottom <= plan.height);
-                    for one in &boxes {
+                    for rectangle in &boxes {
                         // A line starts and ends by touching an edge.
-                        let inside = left < one.2 - 0.5 && right > one.0 + 0.5 && top < one.3 - 0.5 && bottom > one.1 + 0.5;
-                        prop_assert!(!inside, "{:?} goes through {:?}", pair, one);
+                        let inside = left < rectangle.2 - 0.5 && right > rectangle.0 + 0.5 && top < rectangle.3 - 0.5 && bottom > rectangle.1 + 0.5;
+                        prop_assert!(!inside, "{:?} goes through {:?}", pair, rectangle);
                     }
                 }
             }
@@ -408,9 +408,9 @@ mod tests {
                 let (x, y) = route.points[0];
                 rectangle.0 - 0.5 < x && x < rectangle.2 + 0.5 && rectangle.1 < y && y < rectangle.3 + 0.5
             });
-            for (index, one) in plan.lines.iter().enumerate() {
-                for other in plan.lines[..index].iter().filter(|other| leaves(other) == leaves(one)) {
-                    for (a, b) in segments(one) {
+            for (index, route) in plan.lines.iter().enumerate() {
+                for other in plan.lines[..index].iter().filter(|other| leaves(other) == leaves(route)) {
+                    for (a, b) in segments(route) {
                         for (c, d) in segments(other) {
                             let shared = |a: f64, b: f64, c: f64, d: f64| f64::min(a.max(b), c.max(d)) - f64::max(a.min(b), c.min(d));
                             let upright = a.0 == b.0 && c.0 == d.0 && (a.0 - c.0).abs() < 1.0 && shared(a.1, b.1, c.1, d.1) > 0.5;

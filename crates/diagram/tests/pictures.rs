@@ -109,8 +109,8 @@ proptest! {
         let lines = picture.matches("<path class=\"line").count();
         let ways: usize = definition.states().iter()
             .map(|state| {
-                let others = [state.on_timeout(), state.on_exhausted()].into_iter().flatten();
-                state.transitions().len() + others.count()
+                let exits = [state.on_timeout(), state.on_exhausted()].into_iter().flatten();
+                state.transitions().len() + exits.count()
             })
             .sum();
         prop_assert_eq!(lines, ways + 1);

@@ -86,19 +86,19 @@ impl Mutator<'_> {
                 input.splice(number_at(input, at), number.bytes());
             }
             9 => {
-                let other = random.pick(self.inputs);
+                let donor = random.pick(self.inputs);
                 input.truncate(at);
-                input.extend_from_slice(&other[random.below(other.len() + 1)..]);
+                input.extend_from_slice(&donor[random.below(donor.len() + 1)..]);
             }
             10 => {
-                let other = random.pick(self.inputs);
-                let copied_range = short_range(other, random);
-                insert(input, at, &other[copied_range]);
+                let donor = random.pick(self.inputs);
+                let copied_range = short_range(donor, random);
+                insert(input, at, &donor[copied_range]);
             }
             _ => {
-                let other = random.pick(self.inputs);
-                if let (Some(old), Some(new)) = (block(input, random), block(other, random)) {
-                    input.splice(old, other[new].iter().copied());
+                let donor = random.pick(self.inputs);
+                if let (Some(old), Some(new)) = (block(input, random), block(donor, random)) {
+                    input.splice(old, donor[new].iter().copied());
                 }
             }
         }

@@ -163,11 +163,11 @@ impl Relay {
             };
             match socket {
                 Some((socket, state)) => {
-                    let others = listening.iter().map(|(known, _)| known).filter(|known| *known != socket);
+                    let other_sockets = listening.iter().map(|(known, _)| known).filter(|known| *known != socket);
                     return Ok(RelayReply::Open {
                         socket: socket.clone(),
                         is_current: *state == HostState::Current,
-                        others: others.cloned().collect(),
+                        others: other_sockets.cloned().collect(),
                     });
                 }
                 None if !self.has_socket(&request) => return Ok(RelayReply::Gone),

@@ -779,13 +779,13 @@ mod tests {
     fn frame_is_read_only_when_complete() {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 7, &HostRequest::Find("build".to_owned()));
-        let whole = bytes.len();
+        let first_frame_length = bytes.len();
         write_frame(&mut bytes, 8, &HostRequest::List);
-        for cut in 0..whole {
+        for cut in 0..first_frame_length {
             assert_eq!(first_frame(&bytes[..cut]), Ok(None));
         }
         let (taken, number, body) = first_frame(&bytes).unwrap().unwrap();
-        assert_eq!((taken, number), (whole, 7));
+        assert_eq!((taken, number), (first_frame_length, 7));
         assert!(matches!(read_body(&bytes[body]), Ok(HostRequest::Find(name)) if name == "build"));
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
     }

@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn signature_ignores_names_key_order_and_number_format() {
-        let one = json!({"name": "a", "description": "x", "initial_state": "s", "states": {"s": {"timeout": 30.0, "p": [1, 2]}}});
-        let other = json!({"states": {"s": {"p": [1, 2], "timeout": 30}}, "initial_state": "s"});
-        assert_eq!(Signature::of_value(&one), Signature::of_value(&other));
-        assert_eq!(Signature::of_value(&one).short().len(), 16);
+        let left = json!({"name": "a", "description": "x", "initial_state": "s", "states": {"s": {"timeout": 30.0, "p": [1, 2]}}});
+        let right = json!({"states": {"s": {"p": [1, 2], "timeout": 30}}, "initial_state": "s"});
+        assert_eq!(Signature::of_value(&left), Signature::of_value(&right));
+        assert_eq!(Signature::of_value(&left).short().len(), 16);
     }
 
     #[test]

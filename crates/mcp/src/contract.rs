@@ -270,10 +270,10 @@ impl ServerBackend for Contract {
             .enable_completions()
             .enable_tasks()
             .build();
-        let mut about = InitializeResult::new(capabilities);
-        about.server_info = identity();
-        about.instructions = Some(INSTRUCTIONS.to_owned());
-        about
+        let mut result = InitializeResult::new(capabilities);
+        result.server_info = identity();
+        result.instructions = Some(INSTRUCTIONS.to_owned());
+        result
     }
 
     async fn tools(&self) -> CachedList<Tool> {

@@ -59,15 +59,15 @@ mod tests {
     #[test]
     fn challenge_depends_on_question_and_answer() {
         let signed = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
-        let others = [
+        let variants = [
             SignedText { gate_id: "run_a/ask/2", ..signed },
             SignedText { digest: "e", ..signed },
             SignedText { number: None, ..signed },
             SignedText { answer: "no", ..signed },
             SignedText { digest: "d\n1", number: None, answer: "yes", ..signed },
         ];
-        for other in others {
-            assert_ne!(Challenge::for_answer(&signed), Challenge::for_answer(&other), "{other:?}");
+        for variant in variants {
+            assert_ne!(Challenge::for_answer(&signed), Challenge::for_answer(&variant), "{variant:?}");
         }
         // The page computes the same challenge, see `crates/http/page/js/passkey.js`.
         assert_eq!(Challenge::for_answer(&signed).text(), "drdFf6_3DmQcNfpj-6ouTx92RehhTGPCEqB_x4bkLaA");

@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn alternatives_are_compared_by_their_matches() {
-        let one = |pattern: &str| Alternatives::parse(pattern).unwrap().alternatives.remove(0);
-        assert_eq!(one("(?:ab)"), one("ab"));
-        assert_eq!(one("(?x) a b # c"), one("ab"));
-        assert_eq!(one(r"\x41"), one("A"));
-        assert_ne!(one("(?i)a"), one("a"));
+        let first_alternative = |pattern: &str| Alternatives::parse(pattern).unwrap().alternatives.remove(0);
+        assert_eq!(first_alternative("(?:ab)"), first_alternative("ab"));
+        assert_eq!(first_alternative("(?x) a b # c"), first_alternative("ab"));
+        assert_eq!(first_alternative(r"\x41"), first_alternative("A"));
+        assert_ne!(first_alternative("(?i)a"), first_alternative("a"));
     }
 }

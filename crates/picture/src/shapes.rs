@@ -343,12 +343,17 @@ mod tests {
     #[test]
     fn blocks_fill_their_named_part() {
         let covered = |character| draw(character).coverage.iter().map(|pixel| u32::from(*pixel)).sum::<u32>() / 255;
-        let whole = (CELL_WIDTH * CELL_HEIGHT) as u32;
-        for (character, share) in [('█', whole), ('▀', whole / 2), ('▄', whole / 2), ('▌', whole / 2), ('▖', whole / 4)]
-        {
+        let all_pixels = (CELL_WIDTH * CELL_HEIGHT) as u32;
+        for (character, share) in [
+            ('█', all_pixels),
+            ('▀', all_pixels / 2),
+            ('▄', all_pixels / 2),
+            ('▌', all_pixels / 2),
+            ('▖', all_pixels / 4),
+        ] {
             assert_eq!(covered(character), share, "{character}");
         }
-        assert_eq!(covered('▙') + covered('▝'), whole);
+        assert_eq!(covered('▙') + covered('▝'), all_pixels);
         assert_eq!((covered('⣿'), covered('⠀')), (32, 0));
     }
 }

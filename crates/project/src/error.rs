@@ -168,7 +168,7 @@ pub(crate) enum DeleteError {
     /// The file of the function also declares other workflows.
     #[error(
         "Workflow '{id}' is declared in {} together with {}. Remove it from the file, or remove all of them: steplatch workflow rm {file}",
-        .path.display(), .others.join(", ")
+        .path.display(), .other_workflows.join(", ")
     )]
     Shared {
         /// The workflow.
@@ -176,7 +176,7 @@ pub(crate) enum DeleteError {
         /// The path of its file.
         path: PathBuf,
         /// The other workflows of the file.
-        others: Vec<String>,
+        other_workflows: Vec<String>,
         /// The name of the file.
         file: String,
     },
@@ -322,12 +322,12 @@ pub(crate) enum DocumentError {
     #[error("it is not valid JSON: {0}")]
     Json(serde_json::Error),
     /// The file is not TOML.
-    #[error("it is not valid TOML: {message}{}", position_suffix(.place))]
+    #[error("it is not valid TOML: {message}{}", position_suffix(.position))]
     Toml {
         /// The reason.
         message: String,
         /// Line and column, counted from 1.
-        place: Option<(usize, usize)>,
+        position: Option<(usize, usize)>,
     },
     /// The file has values that JSON lacks.
     #[error("{}", .0.message())]
@@ -337,8 +337,8 @@ pub(crate) enum DocumentError {
     NotTables,
 }
 
-fn position_suffix(place: &Option<(usize, usize)>) -> String {
-    place.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default()
+fn position_suffix(position: &Option<(usize, usize)>) -> String {
+    position.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default()
 }
 
 /// Reason for the refusal of one declaration.

@@ -116,10 +116,10 @@ pub(super) fn delete(
 ) -> Result<DeleteWorkflowReply, DeleteError> {
     let (id, file) = (&workflow.id, workflow.file());
     let declarations = workflow.declared();
-    let others = declarations.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
-    let others: Vec<String> = others.map(|declared| declared.id.clone()).collect();
-    if !others.is_empty() {
-        return Err(DeleteError::Shared { id: id.clone(), path: workflow.loaded.path.clone(), others, file });
+    let other_workflows = declarations.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
+    let other_workflows: Vec<String> = other_workflows.map(|declared| declared.id.clone()).collect();
+    if !other_workflows.is_empty() {
+        return Err(DeleteError::Shared { id: id.clone(), path: workflow.loaded.path.clone(), other_workflows, file });
     }
     let mut reply = remove_file(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);

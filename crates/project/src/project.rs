@@ -361,7 +361,7 @@ fn parse_document(file: &Path, text: &str) -> Result<Map<String, Value>, Documen
         if let Some(pointer) = non_finite_number(&table) {
             // JSON has no such numbers, so they would count as omitted.
             let message = format!("{pointer}: 'nan' and 'inf' are not supported");
-            return Err(DocumentError::Toml { message, place: None });
+            return Err(DocumentError::Toml { message, position: None });
         }
         table.try_into().map_err(DocumentError::TomlValue)?
     } else {
@@ -386,11 +386,11 @@ fn non_finite_number(value: &toml::Value) -> Option<String> {
 
 fn toml_error(error: &toml::de::Error, text: &str) -> DocumentError {
     let preceding_text = error.span().and_then(|span| text.get(..span.start));
-    let place = preceding_text.map(|preceding_text| {
+    let position = preceding_text.map(|preceding_text| {
         let column = preceding_text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         (preceding_text.matches('\n').count() + 1, column)
     });
-    DocumentError::Toml { message: error.message().to_owned(), place }
+    DocumentError::Toml { message: error.message().to_owned(), position }
 }
 
 #[cfg(test)]

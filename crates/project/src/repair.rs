@@ -266,9 +266,10 @@ mod tests {
         assert!(check(&asking_machine("Proceed", "say")).unwrap_err().contains("wait"));
         let mut document = asking_machine("Continue|Proceed", "say").document().clone();
         document["states"]["wait"]["action"]["params"]["reads"] = "any".into();
-        let other = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
+        let other_definition =
+            Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
         assert!(
-            check(&other)
+            check(&other_definition)
                 .unwrap()
                 .ends_with("by the same states, but the new actions of these states were not recorded: 'wait'")
         );

@@ -173,8 +173,8 @@ impl Client {
     /// use steplatch_protocol::{DaemonPaths, Hello, ListTerminalSessions, connect};
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let place = DaemonPaths::from_environment(None)?;
-    /// let (client, _) = connect(&place, Hello { client: "example".to_owned(), ..Hello::default() }).await?;
+    /// let paths = DaemonPaths::from_environment(None)?;
+    /// let (client, _) = connect(&paths, Hello { client: "example".to_owned(), ..Hello::default() }).await?;
     /// for terminal in client.call(ListTerminalSessions {}).await?.sessions {
     ///     println!("{}: {}", terminal.session_id, terminal.command);
     /// }

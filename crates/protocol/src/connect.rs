@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 
 use crate::client::{CallError, Client};
 use crate::daemon::{Hello, HelloReply};
-use crate::place::DaemonPaths;
+use crate::paths::DaemonPaths;
 use crate::{ErrorCode, PROTOCOL_VERSION};
 
 /// Program that starts a daemon, with the arguments `daemon start`.

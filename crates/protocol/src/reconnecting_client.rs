@@ -15,7 +15,7 @@ use crate::client::{CallError, Client, Events, Step};
 use crate::connect::{ConnectError, Starter, connect, connect_or_start};
 use crate::daemon::{Hello, Peer};
 use crate::follow::Follower;
-use crate::place::DaemonPaths;
+use crate::paths::DaemonPaths;
 use crate::runs::{RUN_WAIT_SECONDS, RunWorkflow};
 use crate::verb::{VERBS, Verb, VerbTraits};
 

@@ -20,10 +20,10 @@ pub(crate) enum JsonError {
         found: String,
     },
     /// A part of the value has another type.
-    #[error("at {place} it has {found}")]
+    #[error("at {location} it has {found}")]
     Part {
         /// The keys and indexes that lead to the part, as Python spells them.
-        place: String,
+        location: String,
         /// Type or value, and how to convert it; at most 200 characters.
         found: String,
     },
@@ -99,15 +99,15 @@ fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Valu
 }
 
 fn json_error(path: &[Part<'_>], found: &str) -> Result<Value, JsonError> {
-    let mut place = String::new();
+    let mut location = String::new();
     for part in path {
         match part {
-            Part::Key(key) => place.push_str(&format!("[{key:?}]")),
-            Part::Index(index) => place.push_str(&format!("[{index}]")),
+            Part::Key(key) => location.push_str(&format!("[{key:?}]")),
+            Part::Index(index) => location.push_str(&format!("[{index}]")),
         }
     }
     let found = found.chars().take(200).collect();
-    Err(if place.is_empty() { JsonError::Whole { found } } else { JsonError::Part { place, found } })
+    Err(if location.is_empty() { JsonError::Whole { found } } else { JsonError::Part { location, found } })
 }
 
 /// Returns the approximate length of a value as JSON text, in bytes.

@@ -66,10 +66,10 @@ impl Default for Config {
 
 /// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place} {problem}.")]
+#[error("{subject} {problem}.")]
 pub struct ConfigError {
     /// The setting: an environment variable, or a key and the name of its service.
-    pub place: String,
+    pub subject: String,
     /// The problem and the allowed values, without a full stop.
     pub problem: SettingError,
 }
@@ -87,8 +87,8 @@ impl Config {
     ) -> Result<Self, Vec<ConfigError>> {
         let mut reader = ConfigReader::new(name, |key| format!("{key} of remote '{name}'"));
         if !is_valid_name(name) {
-            let place = format!("The name of remote '{}'", name.escape_debug());
-            reader.invalid.push(ConfigError { place, problem: SettingError::Name });
+            let subject = format!("The name of remote '{}'", name.escape_debug());
+            reader.invalid.push(ConfigError { subject, problem: SettingError::Name });
         }
         for (key, value) in values {
             match keys::find(key) {
@@ -138,16 +138,16 @@ impl Config {
 struct ConfigReader<P> {
     config: Config,
     invalid: Vec<ConfigError>,
-    place: P,
+    subject: P,
 }
 
 impl<P: Fn(&str) -> String> ConfigReader<P> {
-    fn new(name: &str, place: P) -> Self {
-        Self { config: Config { name: name.to_owned(), ..Config::default() }, invalid: Vec::new(), place }
+    fn new(name: &str, subject: P) -> Self {
+        Self { config: Config { name: name.to_owned(), ..Config::default() }, invalid: Vec::new(), subject }
     }
 
     fn add_error(&mut self, key: &str, problem: SettingError) {
-        self.invalid.push(ConfigError { place: (self.place)(key), problem });
+        self.invalid.push(ConfigError { subject: (self.subject)(key), problem });
     }
 
     fn read_key(&mut self, key: &str, value: RawValue) {
@@ -183,7 +183,7 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
     }
 
     fn finish(mut self) -> Result<Config, Vec<ConfigError>> {
-        let is_url_invalid = self.invalid.iter().any(|invalid| invalid.place == (self.place)("base_url"));
+        let is_url_invalid = self.invalid.iter().any(|invalid| invalid.subject == (self.subject)("base_url"));
         if self.config.enabled && self.config.base_url.is_empty() && !is_url_invalid {
             self.add_error("base_url", SettingError::NoUrl);
         }

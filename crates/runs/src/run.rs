@@ -497,15 +497,15 @@ mod tests {
 
     #[test]
     fn list_shows_short_results_fully_and_long_ones_partly() {
-        for whole in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
-            assert_eq!(shorten_for_list(&whole), (whole.clone(), false));
+        for value in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
+            assert_eq!(shorten_for_list(&value), (value.clone(), false));
         }
         let (text, shortened) = shorten_for_list(&json!({"output": "x".repeat(5000), "code": 0}));
         assert!(shortened && text == json!({"output": "x".repeat(MAX_RESULT_TEXT_CHARS), "code": 0}), "{text}");
         let (many, shortened) = shorten_for_list(&json!((0..5000).collect::<Vec<_>>()));
         let head = many.as_str().unwrap();
-        let whole = json!((0..5000).collect::<Vec<_>>()).to_string();
-        assert!(shortened && head.len() == MAX_RESULT_TEXT_CHARS && whole.starts_with(head), "{many}");
+        let long_text = json!((0..5000).collect::<Vec<_>>()).to_string();
+        assert!(shortened && head.len() == MAX_RESULT_TEXT_CHARS && long_text.starts_with(head), "{many}");
     }
 
     #[test]

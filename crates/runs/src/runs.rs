@@ -512,14 +512,14 @@ impl Runs {
     /// Compares the events of two runs so far.
     async fn compare(&self, run: &Arc<Run>, other_id: &str) -> RunComparison {
         let refusal = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
-        let other = match self.find_by_text(other_id).await {
+        let other_run = match self.find_by_text(other_id).await {
             Ok(other) => other,
             Err(error) => return refusal(error.to_string()),
         };
         let reader = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
-        match (reader(run).so_far().await, reader(&other).so_far().await) {
+        match (reader(run).so_far().await, reader(&other_run).so_far().await) {
             (Ok(events), Ok(other_events)) => {
-                let (run, other_id) = (run.id.to_string(), other.id.to_string());
+                let (run, other_id) = (run.id.to_string(), other_run.id.to_string());
                 steplatch_capture::compare_runs((&run, &events), (&other_id, &other_events))
             }
             (Err(error), _) | (_, Err(error)) => refusal(HistoryError::from(error).to_string()),

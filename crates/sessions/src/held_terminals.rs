@@ -199,11 +199,11 @@ mod tests {
     #[test]
     fn terminal_is_held_for_one_run_until_released() {
         let held = HeldTerminals::default();
-        let (run, other) = (RunId::random(), RunId::random());
+        let (run, other_run) = (RunId::random(), RunId::random());
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         assert_eq!((held.holder(&key("term_a"), None), held.holder(&key("term_c"), None)), (Some(run.clone()), None));
         assert_eq!(
-            (held.holder(&key("term_a"), Some(&run)), held.holder(&key("term_a"), Some(&other))),
+            (held.holder(&key("term_a"), Some(&run)), held.holder(&key("term_a"), Some(&other_run))),
             (None, Some(run.clone()))
         );
         held.hold(&run, "1".to_owned(), terminals(&["term_b"]));

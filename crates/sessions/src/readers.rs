@@ -102,17 +102,17 @@ mod tests {
     fn each_client_has_its_own_position_and_oldest_is_dropped() {
         let readers = Readers::default();
         let terminal = TerminalId::random();
-        let (one, other) = (ConnectionId::next(), ConnectionId::next());
-        readers.update_reading(one, &terminal, |reading| reading.offset = Some(5));
-        assert_eq!(readers.reading(one, &terminal).offset, Some(5));
-        assert_eq!(readers.reading(other, &terminal), Reading::default());
+        let (first, second) = (ConnectionId::next(), ConnectionId::next());
+        readers.update_reading(first, &terminal, |reading| reading.offset = Some(5));
+        assert_eq!(readers.reading(first, &terminal).offset, Some(5));
+        assert_eq!(readers.reading(second, &terminal), Reading::default());
         for offset in 0..MAX_READINGS as u64 {
-            readers.update_reading(other, &TerminalId::random(), |reading| reading.offset = Some(offset));
+            readers.update_reading(second, &TerminalId::random(), |reading| reading.offset = Some(offset));
         }
-        assert_eq!(readers.reading(one, &terminal), Reading::default());
+        assert_eq!(readers.reading(first, &terminal), Reading::default());
         assert_eq!(readers.0.lock().entries.len(), MAX_READINGS);
-        readers.update_reading(one, &terminal, |reading| reading.matched = Some(1));
+        readers.update_reading(first, &terminal, |reading| reading.matched = Some(1));
         readers.forget(&terminal);
-        assert_eq!(readers.reading(one, &terminal), Reading::default());
+        assert_eq!(readers.reading(first, &terminal), Reading::default());
     }
 }

@@ -159,8 +159,8 @@ async fn copy_has_the_requested_name() {
     let scene = Scene::new(reply).await;
     let report = scene.copy("reports/report.txt", "inbox").await.unwrap();
     // The report names the destination of the file.
-    let place = std::fs::canonicalize(scene.directory.path()).unwrap().join("inbox/report.txt");
-    assert!(report.contains(&format!("{:?}", place.display().to_string())), "{report}");
+    let target = std::fs::canonicalize(scene.directory.path()).unwrap().join("inbox/report.txt");
+    assert!(report.contains(&format!("{:?}", target.display().to_string())), "{report}");
     scene.copy("site", "inbox").await.unwrap();
     let files: Vec<_> = scene.files().into_keys().collect();
     assert_eq!(files, [Path::new("inbox/report.txt"), Path::new("inbox/site/a")]);

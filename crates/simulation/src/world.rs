@@ -550,7 +550,7 @@ impl World {
         let process = Process::start(now, move || async move {
             let hosts = vec![RemoteHostConfig { name: REMOTE.to_owned(), ssh: REMOTE.to_owned() }];
             let options = Options {
-                place: DaemonPaths::new(directory.join("state"), directory.join("run")),
+                paths: DaemonPaths::new(directory.join("state"), directory.join("run")),
                 host: Starter::Custom(Arc::new(Hosts(requests.clone()))),
                 workers: WorkerStarter::Custom(Arc::new(Workers(requests.clone()))),
                 runs: RetentionPolicy::default(),

@@ -48,13 +48,16 @@ impl<J: Journal> JournalConformance<J> {
     #[boxed]
     pub async fn runs_are_independent_and_can_be_forgotten(&self) {
         self.append(0, &["mine"]).await.expect("appending to an empty history succeeds");
-        let other = RunId::random();
-        self.journal.append(&other, 0, 1, vec!["theirs".into()]).await.expect("appending to an empty history succeeds");
+        let other_run = RunId::random();
+        self.journal
+            .append(&other_run, 0, 1, vec!["theirs".into()])
+            .await
+            .expect("appending to an empty history succeeds");
         let runs: Vec<RunId> = self.known().await.into_iter().map(|known| known.run).collect();
-        assert_eq!(runs, [other.clone(), self.run.clone()], "the newest is first");
+        assert_eq!(runs, [other_run.clone(), self.run.clone()], "the newest is first");
         self.journal.forget(&self.run).await.expect("the run is removed");
         let remaining_runs = self.known().await;
-        assert_eq!((remaining_runs.len(), &remaining_runs[0].run), (1, &other));
+        assert_eq!((remaining_runs.len(), &remaining_runs[0].run), (1, &other_run));
         assert!(self.texts(1).await.is_empty());
         self.append(0, &["again"]).await.expect("a removed run id can be used again");
         assert!(self.known().await[0].number > remaining_runs[0].number);
@@ -146,8 +149,11 @@ impl<J: Journal> JournalConformance<J> {
     pub async fn entry_with_a_secret_is_replaced_by_a_masked_one(&self) {
         let long = "a long secret ".repeat(5_000);
         self.append(0, &["a secret", "two", &long]).await.expect("appending to an empty history succeeds");
-        let other = RunId::random();
-        self.journal.append(&other, 0, 1, vec![long.clone()]).await.expect("appending to an empty history succeeds");
+        let other_run = RunId::random();
+        self.journal
+            .append(&other_run, 0, 1, vec![long.clone()])
+            .await
+            .expect("appending to an empty history succeeds");
         let mut append = Append::new(self.run.clone(), 3, 1, vec!["four".into()]);
         append.redacted = vec![(1, "•".into()), (3, "• ".repeat(20_000)), (4, "not there yet".into())];
         let outdated = Append { after: 2, ..append.clone() };
@@ -155,7 +161,7 @@ impl<J: Journal> JournalConformance<J> {
         self.journal.write(append).await.expect("appending after the last entry succeeds");
         let texts: Vec<String> = self.texts(1).await.into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["•".to_owned(), "two".into(), "• ".repeat(20_000), "four".into()]);
-        let other_records = self.journal.read(&other, 1).await.expect("the history is complete");
+        let other_records = self.journal.read(&other_run, 1).await.expect("the history is complete");
         assert_eq!(other_records[0].text, long, "identical text in another run is unchanged");
     }
 

@@ -514,14 +514,14 @@ mod tests {
     #[test]
     fn newlines_are_found_from_the_end_in_all_text() {
         let history = filled(100_000, 16 << 20);
-        let whole = history.read(0..history.end()).1;
+        let text = history.read(0..history.end()).1;
         for nth in [1, 2, 50, 40_000, 99_999, 100_000] {
-            let expected = memchr::memrchr_iter(b'\n', whole.as_bytes()).nth(nth - 1).unwrap() as u64;
+            let expected = memchr::memrchr_iter(b'\n', text.as_bytes()).nth(nth - 1).unwrap() as u64;
             assert_eq!(history.newline_from_end(0..history.end(), nth), Ok(expected));
         }
         assert_eq!(history.newline_from_end(0..history.end(), 100_001), Err(100_000));
         let half = history.end() / 2;
-        let lines = whole[..half as usize].matches('\n').count();
+        let lines = text[..half as usize].matches('\n').count();
         assert_eq!(history.newline_from_end(0..half, lines + 1), Err(lines));
         assert_eq!(history.newline_from_end(7..14, 2), Err(1), "line 1 ends in the range, line 0 before it");
     }
@@ -596,17 +596,17 @@ mod tests {
     #[test]
     fn full_disk_keeps_the_newest_output() {
         let mut history = on_disk(MIN_HOT_BYTES, 4 << 20);
-        let (mut whole, mut seed) = (String::new(), 7);
+        let (mut written, mut seed) = (String::new(), 7);
         let mut print = |history: &mut History, blocks: usize| {
             for _ in 0..blocks {
                 let text = noise(MIN_HOT_BYTES, &mut seed);
                 history.push_str(&text);
-                whole.push_str(&text);
+                written.push_str(&text);
                 history.settle();
             }
             let (start, text) = history.read(0..history.end());
             assert_eq!(start, history.start());
-            assert!(text == whole[start as usize..], "the stored text equals the written text");
+            assert!(text == written[start as usize..], "the stored text equals the written text");
         };
         print(&mut history, 12);
         assert_eq!(history.start(), 0);
@@ -646,11 +646,11 @@ mod tests {
             disk in 0..900_000usize,
         ) {
             let mut history = on_disk(memory, disk);
-            let mut whole = String::new();
+            let mut expected = String::new();
             for (mut seed, bytes, noisy) in pieces {
                 let piece = if noisy { noise(bytes, &mut seed) } else { "漢字 é\n".repeat(bytes / 11) };
                 history.push_str(&piece);
-                whole.push_str(&piece);
+                expected.push_str(&piece);
                 history.settle();
                 let held = history.start();
                 prop_assert!(history.in_memory.compressed_bytes <= memory);
@@ -658,10 +658,10 @@ mod tests {
                 if let Some(spill) = &history.spill {
                     prop_assert!(spill.used() == history.spilled.compressed_bytes as u64 && spill.file_length() <= disk as u64);
                 }
-                prop_assert_eq!(history.end(), whole.len() as u64);
+                prop_assert_eq!(history.end(), expected.len() as u64);
                 let (begins, text) = history.read(0..history.end());
                 prop_assert_eq!(begins, held);
-                prop_assert!(text == whole[held as usize..]);
+                prop_assert!(text == expected[held as usize..]);
             }
         }
 
@@ -672,21 +672,21 @@ mod tests {
             high in any::<prop::sample::Index>(),
         ) {
             let mut history = History::new(usize::MAX);
-            let mut whole = String::new();
+            let mut expected = String::new();
             for (piece, times) in &pieces {
                 let piece = piece.repeat(*times);
                 history.push_str(&piece);
-                whole.push_str(&piece);
+                expected.push_str(&piece);
                 history.settle();
             }
-            prop_assert_eq!(history.end(), whole.len() as u64);
-            let (low, high) = (low.index(whole.len() + 1), high.index(whole.len() + 1));
+            prop_assert_eq!(history.end(), expected.len() as u64);
+            let (low, high) = (low.index(expected.len() + 1), high.index(expected.len() + 1));
             let (begins, text) = history.read(low as u64..high as u64);
             if low < high {
-                let (from, to) = (ceil_char_boundary(&whole, low), floor_char_boundary(&whole, high));
+                let (from, to) = (ceil_char_boundary(&expected, low), floor_char_boundary(&expected, high));
                 if from < to {
                     prop_assert_eq!(begins, from as u64);
-                    prop_assert_eq!(&text, &whole[from..to]);
+                    prop_assert_eq!(&text, &expected[from..to]);
                 } else {
                     prop_assert_eq!(&text, "");
                 }

@@ -618,8 +618,11 @@ mod tests {
     #[test]
     fn new_job_is_a_difference_but_an_ended_one_is_not() {
         let jobs = |text: &str| ShellState::parse(format!("jobs\0{text}\0end\0\0").as_bytes(), None).unwrap();
-        let (one, two) = (jobs("12\n"), jobs("12\n34\n"));
-        assert_eq!((two.difference(&one), one.difference(&two).unwrap()), (None, "job 34".to_owned()));
+        let (one_job, two_jobs) = (jobs("12\n"), jobs("12\n34\n"));
+        assert_eq!(
+            (two_jobs.difference(&one_job), one_job.difference(&two_jobs).unwrap()),
+            (None, "job 34".to_owned())
+        );
         // As listed by zsh.
         assert_eq!(
             jobs("").difference(&jobs("running:+:56=running\nsuspended:-:7=suspended (signal)")).unwrap(),

@@ -537,7 +537,7 @@ mod tests {
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
             pattern in prop::sample::select(vec!["aab", "^a$", "b\\nb", "ab\na", "a[^b]b"]),
         ) {
-            let whole = Typescript::waiting_for(pattern).print_output(&text);
+            let outcome = Typescript::waiting_for(pattern).print_output(&text);
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
             cuts.sort_unstable();
             cuts.push(text.len());
@@ -550,8 +550,8 @@ mod tests {
             }
             // A `$` may match at a cut that turns out not to be the end of a line: an earlier match is allowed, a
             // missing one is not.
-            if whole.is_some() || pattern != "^a$" {
-                prop_assert_eq!(piecewise, whole);
+            if outcome.is_some() || pattern != "^a$" {
+                prop_assert_eq!(piecewise, outcome);
             }
         }
     }

@@ -137,7 +137,7 @@ impl TestDaemon {
         let workers = WorkerStarter::Disabled;
         let (sender, configuration) = watch::channel(configuration);
         let options = Options {
-            place: paths.clone(),
+            paths: paths.clone(),
             host,
             workers,
             runs,
@@ -167,7 +167,7 @@ impl TestDaemon {
 
     /// Returns the daemon's directories.
     #[must_use]
-    pub fn place(&self) -> &DaemonPaths {
+    pub fn paths(&self) -> &DaemonPaths {
         &self.paths
     }
 

@@ -377,8 +377,8 @@ pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Loo
         let mut keys = indexed_rules(params).flat_map(|(_, rule)| rule);
         keys.find_map(|(key, value)| if key == TYPE_KEY { unresolved_later(value) } else { unresolved_now(value) })
     };
-    let mut others = params.iter().filter(|(name, _)| *name != RULES);
-    let in_others = others.find_map(|(_, value)| unresolved_now(value));
+    let mut other_params = params.iter().filter(|(name, _)| *name != RULES);
+    let in_others = other_params.find_map(|(_, value)| unresolved_now(value));
     let secret = || secret_names(params).map(|(_, name)| name).find(|name| value_of_secret(name, variables).is_none());
     in_others.or_else(in_rules).or_else(secret)
 }

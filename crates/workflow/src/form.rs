@@ -69,7 +69,7 @@ impl Form {
             Some(_) => problems.push("'required' must be a list of field names".to_owned()),
         }
         let mut fields = Vec::new();
-        for (name, about) in properties {
+        for (name, schema) in properties {
             if !is_name(name) {
                 problems.push(format!(
                     "field '{name}' has no good name: it begins with a letter, and up to {MAX_NAME_CHARS} letters, digits, \
@@ -77,7 +77,7 @@ impl Form {
                 ));
                 continue;
             }
-            match Field::read(name, about, required.contains(&name.as_str())) {
+            match Field::read(name, schema, required.contains(&name.as_str())) {
                 Ok(field) => fields.push(field),
                 Err(found) => problems.extend(found.iter().map(|problem| format!("field '{name}' {problem}"))),
             }

@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn groups_are_found_by_number_and_by_name() {
-        let one = json!({"pattern": "v(?P<major>\\d+)\\.(\\d+)(x)?"});
+        let test = json!({"pattern": "v(?P<major>\\d+)\\.(\\d+)(x)?"});
         let several = json!({"pattern": "a(.)", "patterns": ["b(?P<rest>.)"]});
         for (params, result, expected) in [
             (
-                &one,
+                &test,
                 json!({"match_text": "v1.2", "groups": ["1", "2", null]}),
                 json!({"0": "v1.2", "major": "1", "1": "1", "2": "2", "3": null}),
             ),
-            (&one, json!({"match_text": "v1.2"}), json!({"0": "v1.2", "major": "1", "1": "1", "2": "2", "3": null})),
+            (&test, json!({"match_text": "v1.2"}), json!({"0": "v1.2", "major": "1", "1": "1", "2": "2", "3": null})),
             (
                 &several,
                 json!({"match_text": "bx", "pattern": "b(?P<rest>.)", "groups": ["x"]}),
@@ -102,7 +102,7 @@ mod tests {
         for none in
             [json!({"match_text": null, "groups": []}), json!({}), json!({"match_text": "x", "groups": {"0": "x"}})]
         {
-            assert_eq!(groups_of_match(&map(&one), &map(&none)), None, "{none}");
+            assert_eq!(groups_of_match(&map(&test), &map(&none)), None, "{none}");
         }
     }
 

@@ -61,7 +61,7 @@ fn event_line(event: &RunEvent) -> String {
     let value = |name: &str| event.data.get(name).unwrap_or(&Value::Null);
     // Omit the date, which is usually the same on all lines.
     let time = event.timestamp.split_once('T').map_or(event.timestamp.as_str(), |(_, time)| time.trim_end_matches('Z'));
-    let (style, about) = match event.event_type.as_str() {
+    let (style, description) = match event.event_type.as_str() {
         "workflow_started" => (STRONG, variables(value("input"))),
         "state_entered" => {
             (QUIET, format!("{}  {} {}", text("state"), text("tool"), action::detail(&text("tool"), value("params"))))
@@ -126,9 +126,9 @@ fn event_line(event: &RunEvent) -> String {
         // This version does not know the type of the event: show its data as JSON.
         _ => (QUIET, visible(&Value::Object(event.data.clone()).to_string())),
     };
-    let about = if event.is_taken_over() { format!("{about}  taken over") } else { about };
+    let description = if event.is_taken_over() { format!("{description}  taken over") } else { description };
     let name = print::padded(&event.event_type, 18);
-    format!("{QUIET}{:>4}  {time}{QUIET:#}  {style}{name}{style:#}  {}", event.seq, print::fitted(&about, 160))
+    format!("{QUIET}{:>4}  {time}{QUIET:#}  {style}{name}{style:#}  {}", event.seq, print::fitted(&description, 160))
         .trim_end()
         .to_owned()
 }

@@ -114,24 +114,24 @@ fn block(title: &str, text: &str) -> String {
 
 fn variable_row(variable: &ContractVariable) -> Vec<String> {
     let ContractVariable { name, description, required, default, secret, export, schema } = variable;
-    let mut about = Vec::new();
-    about.push(if *required { "required".to_owned() } else { "optional".to_owned() });
+    let mut properties = Vec::new();
+    properties.push(if *required { "required".to_owned() } else { "optional".to_owned() });
     if let Some(default) = default {
-        about.push(format!("default {default}"));
+        properties.push(format!("default {default}"));
     }
     if *secret {
-        about.push("secret".to_owned());
+        properties.push("secret".to_owned());
     }
     match export {
-        Some(true) => about.push("exported".to_owned()),
-        Some(false) => about.push("not exported".to_owned()),
+        Some(true) => properties.push("exported".to_owned()),
+        Some(false) => properties.push("not exported".to_owned()),
         None => {}
     }
     if let Some(schema) = schema {
-        about.push(schema.to_string());
+        properties.push(schema.to_string());
     }
     let description = print::visible(description.as_deref().unwrap_or_default());
-    vec![name.clone(), print::visible(&about.join(", ")), description]
+    vec![name.clone(), print::visible(&properties.join(", ")), description]
 }
 
 /// Formats the states of a definition, which may be invalid, as a table. A `*` marks the initial state.

@@ -206,9 +206,9 @@ impl Columns {
                 format!("{indent}{QUIET}→{QUIET:#} {to}  {QUIET}{}{QUIET:#}", visible(because))
             }
             RehearsalStep::Gate { choices, answer, .. } => {
-                let others: Vec<String> =
+                let other_choices: Vec<String> =
                     choices.iter().filter(|choice| *choice != answer).map(|other| visible(other)).collect();
-                format!("{indent}◆ judged: {}  {QUIET}(not: {}){QUIET:#}", visible(answer), others.join("; "))
+                format!("{indent}◆ judged: {}  {QUIET}(not: {}){QUIET:#}", visible(answer), other_choices.join("; "))
             }
             RehearsalStep::Contract { side, variables, holds, .. } => {
                 let (mark, style) = if *holds { ("✓", GOOD) } else { ("✗", BAD) };

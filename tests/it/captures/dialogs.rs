@@ -121,13 +121,17 @@ fn build_with_a_progress_bar_is_captured() {
     };
     let same = compare_with(&runs[1]);
     assert_eq!((&same["same"], &same["differences"]), (&json!(true), &json!([])), "{same:#}");
-    let other = compare_with(&runs[2]);
-    assert_eq!(other["same"], false, "{other:#}");
-    assert_eq!(other["inputs"], json!([{"TARGET": "release"}, {"TARGET": "debug"}]), "{other:#}");
-    let first = &other["differences"][0];
-    assert_eq!((&first["state"], &first["what"]), (&json!("bash_build_sh_release"), &json!("output")), "{other:#}");
+    let comparison = compare_with(&runs[2]);
+    assert_eq!(comparison["same"], false, "{comparison:#}");
+    assert_eq!(comparison["inputs"], json!([{"TARGET": "release"}, {"TARGET": "debug"}]), "{comparison:#}");
+    let first = &comparison["differences"][0];
+    assert_eq!(
+        (&first["state"], &first["what"]),
+        (&json!("bash_build_sh_release"), &json!("output")),
+        "{comparison:#}"
+    );
     let output = procedure.home.run(&["runs", "diff", &runs[0], &runs[2], "--json"]);
-    assert_eq!((output.code, output.json()), (1, other), "{output:?}");
+    assert_eq!((output.code, output.json()), (1, comparison), "{output:?}");
     let unknown = compare_with("run_aaaaaaaaaaaaaaaa");
     assert!(unknown["error"].as_str().unwrap().contains("run_aaaaaaaaaaaaaaaa"), "{unknown}");
 }

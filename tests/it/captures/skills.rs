@@ -60,18 +60,18 @@ fn skill_runs_without_the_library() {
     }
 
     // Elsewhere only the file exists: the library is empty.
-    let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
-    std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
-    assert_eq!(other.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
+    let other_home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    std::fs::copy(procedure.home.path().join("greet.sh"), other_home.path().join("greet.sh")).unwrap();
+    assert_eq!(other_home.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
     let workflow_file = skill.join("scripts/procedure.json");
-    run_elsewhere(&other, &["workflow", "test", workflow_file.to_str().unwrap()], &[]).expect_success();
+    run_elsewhere(&other_home, &["workflow", "test", workflow_file.to_str().unwrap()], &[]).expect_success();
     let run = ["run", workflow_file.to_str().unwrap(), "-i", "NAME=Bo"];
-    run_elsewhere(&other, &run, &[("PASSWORD", "12345678")]).expect_success();
-    assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Bo 8\n");
+    run_elsewhere(&other_home, &run, &[("PASSWORD", "12345678")]).expect_success();
+    assert_eq!(std::fs::read_to_string(other_home.path().join("out")).unwrap(), "Bo 8\n");
     let twice_file = other_path.join("scripts/twice.json");
-    run_elsewhere(&other, &["run", twice_file.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).expect_success();
-    assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Cy 4\n");
-    assert_eq!(other.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
+    run_elsewhere(&other_home, &["run", twice_file.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).expect_success();
+    assert_eq!(std::fs::read_to_string(other_home.path().join("out")).unwrap(), "Cy 4\n");
+    assert_eq!(other_home.run(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn function_is_a_skill_and_missing_parts_are_named() {
     home.run(&["workflow", "export", "greet", "--skill", &path_of("say-hello")]).expect_success();
     let text = std::fs::read_to_string(home.path().join("say-hello/SKILL.md")).unwrap();
     assert!(text.contains("steplatch run SKILL_DIR/scripts/greet.py:greet"), "{text}");
-    let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    let other_home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let target = format!("{}:greet", path_of("say-hello/scripts/greet.py"));
-    let run = run_elsewhere(&other, &["run", &target, "-i", "input=Ana", "--json"], &[]);
+    let run = run_elsewhere(&other_home, &["run", &target, "-i", "input=Ana", "--json"], &[]);
     assert!(run.stdout.contains("hello Ana"), "{run:?}");
 }

@@ -322,8 +322,8 @@ impl Drop for Rig {
     fn drop(&mut self) {
         if let Some(temporal) = &self.temporal {
             kill_child(&mut temporal.worker());
-            for other in temporal.others.lock().unwrap().drain(..) {
-                kill_child(&mut Some(other));
+            for process in temporal.others.lock().unwrap().drain(..) {
+                kill_child(&mut Some(process));
             }
             kill_child(&mut temporal.server.lock().unwrap());
             if std::thread::panicking() {

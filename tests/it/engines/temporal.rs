@@ -325,11 +325,11 @@ fn run_at_an_unknown_screen_cannot_be_patched_on_temporal() {
 #[test]
 fn foreign_worker_decides_and_own_worker_performs() {
     // Dropped after the rig, whose worker would restart its daemon.
-    let other = Rig::home_on_temporal();
+    let other_home = Rig::home_on_temporal();
     let Some(rig) = Rig::on_temporal("foreign_worker_decides_and_own_worker_performs") else { return };
-    let other_agent = Agent::new(&other);
+    let other_agent = Agent::new(&other_home);
     let key = rig.key_file();
-    rig.start_worker_for(&other, &["--key", key.to_str().unwrap()]);
+    rig.start_worker_for(&other_home, &["--key", key.to_str().unwrap()]);
     let mut states = counting_workflow(3);
     states["states"]["type_1"]["transitions"] = on_success("ask");
     let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": on_success("type_2")});
@@ -349,7 +349,7 @@ fn foreign_worker_decides_and_own_worker_performs() {
     let outcome = rig.wait_for_end(&run);
     assert_eq!((&outcome["status"], &outcome["final_state"]), (&json!("completed"), &json!("end")), "{outcome}");
     assert_eq!(read_lines(&rig, "counted"), ["1", "2", "3"]);
-    assert!(!other.path().join("counted").exists());
+    assert!(!other_home.path().join("counted").exists());
     // The other host has its own runs and its own list.
     let other_run = eventually_blocking("a run of the other host begins", || {
         let definition =

@@ -187,10 +187,10 @@ fn remote_client_lists_starts_follows_and_cancels() {
         assert_eq!((status.state, &status.input["version"]), (State::Completed, &json!("1.2")), "{status:?}");
         assert!(status.start_time.is_some() && status.end_time >= status.start_time, "{status:?}");
 
-        let other = client.start("asking", &Map::new(), "key 2").await.unwrap();
-        let cancel_reply = client.cancel("asking", &other.workflow_instance).await.unwrap();
+        let other_run = client.start("asking", &Map::new(), "key 2").await.unwrap();
+        let cancel_reply = client.cancel("asking", &other_run.workflow_instance).await.unwrap();
         assert_eq!(cancel_reply, Cancelled::Accepted);
-        let status = client.status("asking", &other.workflow_instance).await.unwrap();
+        let status = client.status("asking", &other_run.workflow_instance).await.unwrap();
         assert_eq!(status.state, State::Cancelled);
         let refusal = client.start("nothing", &Map::new(), "key 3").await.unwrap_err();
         assert!(matches!(refusal, StartError::Refused { status: Some(404), .. }), "{refusal:?}");

@@ -114,8 +114,9 @@ fn request_with_a_key_is_performed_once() {
     let (first, second) = (start("deploy 7", &body), start("deploy 7", &body));
     assert_eq!((first.0, &first.1["run_id"]), (200, &second.1["run_id"]));
     assert_ne!(start("deploy 8", &body).1["run_id"], first.1["run_id"]);
-    let other = json!({"workflow_definition": gate_workflow("anyone"), "wait_seconds": 0, "save_on_success": false});
-    let (status, refusal) = start("deploy 7", &other);
+    let other_arguments =
+        json!({"workflow_definition": gate_workflow("anyone"), "wait_seconds": 0, "save_on_success": false});
+    let (status, refusal) = start("deploy 7", &other_arguments);
     assert_eq!(status, 409, "{refusal}");
     let mut body_with_key = body.clone();
     body_with_key["idempotency_key"] = json!("another");

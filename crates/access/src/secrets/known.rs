@@ -254,12 +254,12 @@ mod tests {
         }
         let question = "DELETE EVERYTHING?".to_owned();
         assert_eq!(secrets.within(&on_box).masked(question.clone()), format!("{MASK} {MASK}?"));
-        for other in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
-            assert_eq!(other.masked(question.clone()), question);
+        for secrets_elsewhere in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
+            assert_eq!(secrets_elsewhere.masked(question.clone()), question);
             let mut reply = json!({"question": question});
-            other.mask_in(&mut reply);
+            secrets_elsewhere.mask_in(&mut reply);
             assert_eq!(reply, json!({"question": question}));
-            assert!(other.known().is_empty());
+            assert!(secrets_elsewhere.known().is_empty());
         }
         assert_eq!(secrets.learned_since(0), (Vec::new(), 0), "no journal is searched for remote secrets");
         // Local secrets are hidden on remote hosts, too.
@@ -307,13 +307,13 @@ mod tests {
             assert_eq!((masked.rows[0][0].text.as_str(), &masked.rows[0][0].link), ("••••", &None), "{case}");
             let mut stream = RedactedStream::new(Arc::new(within));
             assert_eq!(stream.pass(b"te\x1b[1mxt\x1b]0;text\x07"), "••\x1b[1m••\x1b]••••••\x07".as_bytes(), "{case}");
-            for other in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
-                assert_eq!(other.masked(text()), "text", "{case}");
-                assert!(other.values().is_empty(), "{case}");
+            for secrets_elsewhere in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
+                assert_eq!(secrets_elsewhere.masked(text()), "text", "{case}");
+                assert!(secrets_elsewhere.values().is_empty(), "{case}");
             }
             secrets.add("hunter22");
-            for other in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
-                assert_eq!(other.masked("hunter22".to_owned()), MASK, "{case}: local secrets are hidden");
+            for secrets_elsewhere in [secrets.clone(), secrets.within(&on_other), secrets.within(&local)] {
+                assert_eq!(secrets_elsewhere.masked("hunter22".to_owned()), MASK, "{case}: local secrets are hidden");
             }
             let secrets = secrets.known.read();
             let host_secrets = &secrets.hosts["box"];

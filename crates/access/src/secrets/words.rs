@@ -81,8 +81,8 @@ mod tests {
         for word in ["pass", "Pass", "PASS", "secret", "geheim", "größer"] {
             assert!(is_short_word(word), "{word}");
         }
-        for other in ["", "pass1", "pa-ss", "password", "cGFzcw", "hunter2", "pass word", "漢字パス"] {
-            assert!(!is_short_word(other), "{other}");
+        for harmless in ["", "pass1", "pa-ss", "password", "cGFzcw", "hunter2", "pass word", "漢字パス"] {
+            assert!(!is_short_word(harmless), "{harmless}");
         }
     }
 

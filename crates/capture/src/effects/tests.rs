@@ -856,7 +856,7 @@ fn new_environment_value_is_judged() {
     };
     let changes = |before: Value, after: Value| {
         let changes = irreversible_inputs(&machine(before), &machine(after));
-        changes.into_iter().map(|change| format!("{} {}", change.place, change.what)).collect::<Vec<_>>().join("\n")
+        changes.into_iter().map(|change| format!("{} {}", change.path, change.what)).collect::<Vec<_>>().join("\n")
     };
     let new = |name: &str, value: &str| changes(json!({}), json!({name: {"default": value}}));
     for (name, value) in [("BASH_ENV", "/tmp/evil"), ("PROMPT_COMMAND", "rm -rf x"), ("GIT_DIR", "evil")] {

@@ -139,7 +139,7 @@ proptest! {
             .iter()
             .filter(|entry| entry.shown != Shown::Whole)
             .map(|entry| entry.value.clone())
-            .filter(|value| !entries.iter().any(|other| other.shown == Shown::Whole && other.value.contains(value.as_str())))
+            .filter(|value| !entries.iter().any(|entry| entry.shown == Shown::Whole && entry.value.contains(value.as_str())))
             .collect();
         let printed: Vec<bool> = hidden.iter().map(|value| is_in_output(&timeline, value)).collect();
         let imported = import_timeline("x", timeline);

@@ -123,7 +123,7 @@ async fn node_on_a_redirected_host_is_not_called() {
     let graph = json!({"tool": "run_graph", "params": {"graph_id": "all", "input": "x"}});
     for action in [node, graph] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
-        std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
+        std::fs::write(daemon.paths().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
         let waiting = start(&daemon, gated_machine(std::slice::from_ref(&action)), None).await;
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
         let error = approve_and_fail(&daemon, &waiting).await;

@@ -209,7 +209,7 @@ async fn match_is_found_once_after_redrawing() {
 async fn wait_continues_after_the_last_match_of_the_client() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let other = daemon.bash().await;
+    let other_terminal = daemon.bash().await;
     for text in ["echo a_$((1)); echo a_$((2))\n", "echo b_1\n"] {
         daemon.call(until(&session.id, text, AwaitUntil::Prompt)).await;
     }
@@ -226,7 +226,7 @@ async fn wait_continues_after_the_last_match_of_the_client() {
     assert_eq!(reported, ["a_1", "a_2"]);
     // Every one of several terminals.
     let all = AwaitOutput {
-        session_ids: Some(vec![session.id.clone(), other.id.clone()]),
+        session_ids: Some(vec![session.id.clone(), other_terminal.id.clone()]),
         until: AwaitUntil::Prompt,
         timeout: 60.0,
         mode: AwaitMode::All,
@@ -426,7 +426,7 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
 #[tokio::test]
 async fn wait_does_not_match_earlier_returned_output() {
     let daemon = TestDaemon::new().await;
-    let (session, other) = (daemon.bash().await, daemon.bash().await);
+    let (session, other_session) = (daemon.bash().await, daemon.bash().await);
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo").display().to_string();
     // A writer that precedes the pipe would create a file.
@@ -434,7 +434,7 @@ async fn wait_does_not_match_earlier_returned_output() {
     // A reader that opens the pipe before the last writer has closed it reads nothing.
     let server = format!("while :; do read -r line < {fifo} && echo \"listening $line\"; done");
     daemon.call(input(&session.id, &format!("{server}\n"))).await;
-    daemon.call(until(&other.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
+    daemon.call(until(&other_session.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
     let wait = |since, timeout| AwaitOutput {
         session_id: session.id.clone(),
         pattern: r"^listening (\d+)".to_owned(),
@@ -448,21 +448,21 @@ async fn wait_does_not_match_earlier_returned_output() {
     assert_eq!((nothing.reason, nothing.match_text), (AwaitReason::Timeout, None));
     assert!(nothing.error.unwrap().contains(r#"since: "input""#));
     assert_eq!(daemon.call(wait(Some(Since::Input), 20.0)).await.match_text.as_deref(), Some("listening 1"));
-    daemon.call(until(&other.id, &format!("echo 2 > {fifo}\n"), AwaitUntil::Prompt)).await;
+    daemon.call(until(&other_session.id, &format!("echo 2 > {fifo}\n"), AwaitUntil::Prompt)).await;
     assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 2"));
     // The wait of an input counts too.
     let typed_input =
-        SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other.id, "echo found $((3 + 4))\n") };
+        SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other_session.id, "echo found $((3 + 4))\n") };
     assert_eq!(daemon.call(typed_input).await.waited.unwrap().match_text.as_deref(), Some("found 7"));
     let next_wait = AwaitOutput {
-        session_id: other.id.clone(),
+        session_id: other_session.id.clone(),
         pattern: r"^found \d".to_owned(),
         timeout: 0.2,
         ..AwaitOutput::default()
     };
     assert_eq!(daemon.call(next_wait.clone()).await.reason, AwaitReason::Timeout);
     // The wait starts at the client's own next input.
-    daemon.call(input(&other.id, "echo found $((1 + 1))\n")).await;
+    daemon.call(input(&other_session.id, "echo found $((1 + 1))\n")).await;
     let found = daemon.call(AwaitOutput { timeout: 20.0, ..next_wait }).await;
     assert_eq!(found.match_text.as_deref(), Some("found 2"));
     daemon.stop().await;

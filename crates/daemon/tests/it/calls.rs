@@ -30,7 +30,7 @@ steps = [{ id = "only", node = "slow" }]
 "#;
 
 fn directory(daemon: &TestDaemon) -> PathBuf {
-    daemon.place().state().parent().unwrap().to_owned()
+    daemon.paths().state().parent().unwrap().to_owned()
 }
 
 async fn project() -> TestDaemon {

@@ -217,7 +217,7 @@ async fn run(
 async fn check_programs(programs: Vec<Program>) {
     for program in programs {
         let daemon = TestDaemon::new().await;
-        let directory = daemon.place().state().parent().unwrap().to_owned();
+        let directory = daemon.paths().state().parent().unwrap().to_owned();
         let write = |text: &str| fs::write(directory.join("program"), text).unwrap();
         write(program.text);
         let session = daemon.bash().await.id;

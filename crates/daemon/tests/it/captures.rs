@@ -129,7 +129,7 @@ async fn run(daemon: &TestDaemon, directory: &Path, machine: Value, session: Opt
 /// Performs the acts, captures them, and performs the captured machine twice.
 async fn round_trip(acts: &[Act]) -> Result<(), TestCaseError> {
     let daemon = TestDaemon::new().await;
-    let directory = daemon.place().state().parent().unwrap().to_owned();
+    let directory = daemon.paths().state().parent().unwrap().to_owned();
     for (name, text) in PROGRAMS {
         fs::write(directory.join(name), text).unwrap();
     }

@@ -95,7 +95,7 @@ async fn finally_state_cleans_up_after_failure_and_restart() {
 async fn secret_reference_reaches_the_command_and_no_report() {
     let daemon = TestDaemon::new().await;
     // The only client variable with a value known here.
-    let home = daemon.place().state().parent().unwrap().display().to_string();
+    let home = daemon.paths().state().parent().unwrap().display().to_string();
     let states = json!({
         "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &on_success("done")),
         "done": {"action": {"tool": "return", "params": {"result": "{count_output}"}}}

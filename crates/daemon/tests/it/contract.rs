@@ -68,13 +68,13 @@ async fn errors_name_the_problem_and_the_remedy() {
     assert_eq!(shell.error.unwrap(), "program 'no-such-shell' was not found; install it, or give its full path");
     let directory = daemon.call(OpenTerminal { working_directory: Some("/no/such".into()), ..bash() }).await;
     assert_eq!(directory.error.unwrap(), "working_directory '/no/such' does not exist");
-    let one = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
+    let terminal = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
     let answer_reply = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
     assert_eq!(
         answer_reply.error.unwrap(),
-        format!("the name 'one' is taken by {}; choose another one", one.session_id)
+        format!("the name 'one' is taken by {}; choose another one", terminal.session_id)
     );
-    let id = one.session_id.clone();
+    let id = terminal.session_id.clone();
     let like_id = daemon.call(OpenTerminal { name: Some(id.clone()), ..bash() }).await;
     assert_eq!(like_id.error.unwrap(), format!("the name '{id}' looks like a session_id; choose another one"));
     let control = daemon.call(OpenTerminal { name: Some("a\x1b[31m".into()), ..bash() }).await;
@@ -83,7 +83,8 @@ async fn errors_name_the_problem_and_the_remedy() {
     let many = daemon.call(bash()).await;
     assert!(many.error.unwrap().starts_with("2 terminals are open, which is the limit; close one with exit_terminal"));
     let ghost = daemon.call(GetScreenContent { session_id: "ghost".into(), ..Default::default() }).await;
-    let expected = format!("Session 'ghost' not found; open sessions: {} (one), {}", one.session_id, two.session_id);
+    let expected =
+        format!("Session 'ghost' not found; open sessions: {} (one), {}", terminal.session_id, two.session_id);
     assert_eq!(ghost.error.unwrap(), expected);
     let pattern = daemon
         .call(AwaitOutput { session_id: "one".into(), pattern: "(open".into(), timeout: 5.0, ..Default::default() })
@@ -219,17 +220,17 @@ async fn html_and_png_screens_mask_secrets() {
 #[tokio::test]
 async fn wait_in_several_terminals_ends_at_the_match() {
     let daemon = TestDaemon::new().await;
-    let (one, two) = (daemon.bash().await, daemon.bash().await);
-    two.type_in("sleep 0.1; echo done_$((1+1))\n").await;
+    let (first, second) = (daemon.bash().await, daemon.bash().await);
+    second.type_in("sleep 0.1; echo done_$((1+1))\n").await;
     let found = daemon
         .call(AwaitOutput {
-            session_ids: Some(vec![one.id.clone(), two.id.clone()]),
+            session_ids: Some(vec![first.id.clone(), second.id.clone()]),
             patterns: Some(vec!["never".into(), "done_2".into()]),
             timeout: 10.0,
             ..Default::default()
         })
         .await;
-    assert_eq!((found.session_id, found.match_text.as_deref()), (two.id, Some("done_2")));
+    assert_eq!((found.session_id, found.match_text.as_deref()), (second.id, Some("done_2")));
     assert_eq!(found.pattern.as_deref(), Some("done_2"));
 }
 
@@ -331,7 +332,7 @@ async fn environment_and_directory_are_the_clients() {
 }
 
 async fn exchange(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
-    let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let mut stream = UnixStream::connect(daemon.paths().socket()).await.unwrap();
     stream.write_all(lines.as_bytes()).await.unwrap();
     let mut reader = BufReader::new(stream).lines();
     let mut messages = Vec::new();
@@ -369,7 +370,7 @@ async fn client_of_a_newer_version_learns_the_spoken_version() {
 async fn second_daemon_on_the_same_state_is_refused() {
     let daemon = TestDaemon::new().await;
     let options = Options {
-        place: daemon.place().clone(),
+        paths: daemon.paths().clone(),
         host: Starter::InProcess(Box::default()),
         workers: WorkerStarter::Disabled,
         runs: RetentionPolicy::default(),
@@ -399,7 +400,7 @@ async fn terminals_outlive_their_clients() {
 async fn wait_ends_when_its_client_disconnects() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let mut stream = UnixStream::connect(daemon.paths().socket()).await.unwrap();
     let wait = json!({"type": "command", "command_type": "AWAIT_OUTPUT", "request_id": 1,
                       "params": {"session_id": session.id, "pattern": "never", "timeout": 3000}});
     stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
@@ -416,7 +417,7 @@ async fn stopping_closes_terminals_and_connections() {
     let session = daemon.bash().await;
     session.type_in("echo pid_$$\n").await;
     let pid = session.expect_text(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
-    let socket = daemon.place().socket();
+    let socket = daemon.paths().socket();
     daemon.stop().await;
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash exits with the daemon");
     assert!(!socket.exists());
@@ -427,10 +428,10 @@ async fn socket_and_directories_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let daemon = TestDaemon::new().await;
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&daemon.place().socket()), 0o600);
-    assert_eq!(mode(daemon.place().runtime()), 0o700);
-    assert_eq!(mode(daemon.place().state()), 0o700);
-    assert_eq!(mode(&daemon.place().lock()), 0o600);
+    assert_eq!(mode(&daemon.paths().socket()), 0o600);
+    assert_eq!(mode(daemon.paths().runtime()), 0o700);
+    assert_eq!(mode(daemon.paths().state()), 0o700);
+    assert_eq!(mode(&daemon.paths().lock()), 0o600);
 }
 
 fn run(session: Option<&str>, command: &str) -> RunCommand {
@@ -602,8 +603,8 @@ async fn hidden_password_is_masked_wherever_it_reappears() {
     assert!(listing.success, "{listing:?}");
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert!(screen.cwd.unwrap().ends_with("/••••••"));
-    let other = daemon.bash().await;
-    let other_output = daemon.call(run(Some(&other.id), "echo hunter2 and more")).await;
+    let other_terminal = daemon.bash().await;
+    let other_output = daemon.call(run(Some(&other_terminal.id), "echo hunter2 and more")).await;
     assert_eq!(other_output.output, "hunter2 and more\n", "words of the password are not masked in another terminal");
     daemon.stop().await;
 }

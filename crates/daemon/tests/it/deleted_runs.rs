@@ -41,7 +41,7 @@ impl PageVisitor {
         let browser = TcpStream::connect(server.local_addr().unwrap()).unwrap();
         let peer = Some(browser.local_addr().unwrap());
         let hello = Hello { person: true, peer, ..Hello::for_process("page") };
-        let (client, _) = connect(daemon.place(), hello).await.unwrap();
+        let (client, _) = connect(daemon.paths(), hello).await.unwrap();
         Self { client, _connection: (server, browser) }
     }
 }

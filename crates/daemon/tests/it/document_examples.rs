@@ -73,7 +73,7 @@ impl Agent {
             environment: Some(environment.map(|(name, value)| (name.to_owned(), value)).into()),
             ..Hello::default()
         };
-        let (client, _) = connect(daemon.place(), hello).await.unwrap();
+        let (client, _) = connect(daemon.paths(), hello).await.unwrap();
         Self { client, directory }
     }
 

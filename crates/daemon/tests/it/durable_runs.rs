@@ -166,10 +166,10 @@ async fn only_one_of_two_concurrent_answers_is_accepted() {
         ..AnswerGate::default()
     };
     let (ann, bob) = (daemon.person_named("ann").await, daemon.person_named("bob").await);
-    let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
-    let (one, other) = (one.unwrap(), other.unwrap());
-    assert_ne!(one.success, other.success, "{one:?} {other:?}");
-    let refusal = if one.success { other } else { one };
+    let (anns_reply, bobs_reply) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
+    let (anns_reply, bobs_reply) = (anns_reply.unwrap(), bobs_reply.unwrap());
+    assert_ne!(anns_reply.success, bobs_reply.success, "{anns_reply:?} {bobs_reply:?}");
+    let refusal = if anns_reply.success { bobs_reply } else { anns_reply };
     let error = refusal.error.unwrap();
     assert!(error.contains("answered by") || error.contains("not waiting for input"), "{error}");
     daemon.stop().await;
@@ -286,7 +286,7 @@ async fn choice_with_a_secret_is_answered_by_its_masked_text() {
 
 /// Returns true if a stored entry of a run has a text.
 fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
-    let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
+    let journal = rusqlite::Connection::open(daemon.paths().journal()).unwrap();
     let select = "SELECT count(*) FROM records JOIN runs USING (number) WHERE run = ?1 AND instr(text, ?2) > 0";
     journal.query_row(select, [run, text], |row| row.get::<_, i64>(0)).unwrap() > 0
 }
@@ -426,22 +426,24 @@ async fn repeated_key_returns_the_run_it_started() {
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     };
-    let (one, other) = tokio::join!(daemon.call(verb()), daemon.call(verb()));
-    assert_eq!((one.run_id.as_str(), one.status.as_str()), (other.run_id.as_str(), other.status.as_str()));
+    let (first, second) = tokio::join!(daemon.call(verb()), daemon.call(verb()));
+    assert_eq!((first.run_id.as_str(), first.status.as_str()), (second.run_id.as_str(), second.status.as_str()));
     let step = RunWorkflow { idempotency_key: None, ..verb() };
     let question_reply = daemon.client().call_once(&step, "a step of a client").await.unwrap();
     let daemon = daemon.restarted().await;
-    assert_eq!(daemon.call(verb()).await.run_id, one.run_id);
+    assert_eq!(daemon.call(verb()).await.run_id, first.run_id);
     let second_reply = daemon.client().call_once(&step, "a step of a client").await.unwrap();
     assert_eq!(
         (second_reply.run_id.as_str(), second_reply.status.as_str()),
         (question_reply.run_id.as_str(), "completed")
     );
-    assert_ne!(question_reply.run_id, one.run_id);
-    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping_machine(0.02)), ..verb() }).await;
-    let error =
-        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had a different request", one.run_id);
-    assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
+    assert_ne!(question_reply.run_id, first.run_id);
+    let second = daemon.call(RunWorkflow { workflow_definition: Some(sleeping_machine(0.02)), ..verb() }).await;
+    let error = format!(
+        "idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had a different request",
+        first.run_id
+    );
+    assert!(second.error.as_ref().is_some_and(|error_text| error_text.starts_with(&error)), "{second:?}");
     assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 2);
     daemon.stop().await;
 }
@@ -527,9 +529,9 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
 async fn unreadable_run_is_named_and_can_be_abandoned() {
     let daemon = TestDaemon::new().await;
     let strange = start_run(&daemon, sleeping_machine(100.0)).await;
-    let other = start_run(&daemon, judged_machine()).await;
-    wait_for_end(&daemon, &other.run_id).await;
-    let path = daemon.place().journal();
+    let other_run = start_run(&daemon, judged_machine()).await;
+    wait_for_end(&daemon, &other_run.run_id).await;
+    let path = daemon.paths().journal();
     let run: steplatch_ids::RunId = strange.run_id.parse().unwrap();
     let restarting = daemon.restarted().await;
     // A daemon of a later version ran in between.
@@ -551,9 +553,10 @@ async fn unreadable_run_is_named_and_can_be_abandoned() {
     assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
     let second_reply = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!(second_reply.message, "Run was already over: cancelled");
-    let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
+    let answer =
+        AnswerGate { run_id: other_run.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    assert_eq!(wait_for_end(&daemon, &other.run_id).await.status, "completed");
+    assert_eq!(wait_for_end(&daemon, &other_run.run_id).await.status, "completed");
     daemon.stop().await;
 }
 
@@ -576,7 +579,7 @@ async fn run_of_an_older_daemon_continues_by_its_rules() {
         assert_eq!(wait_for_end(&daemon, run).await.status, "waiting");
     }
     let id: steplatch_ids::RunId = old.parse().unwrap();
-    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let journal = SqliteJournal::open(&daemon.paths().journal(), &SqliteOptions::default()).unwrap();
     let records = journal.read(&id, 1).await.unwrap();
     let mut started: Value = serde_json::from_str(&records[0].text).unwrap();
     started["semantics_version"] = json!(3);
@@ -609,7 +612,7 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
     eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
     // The cancel was recorded, but the daemon ended before it closed the terminal being opened.
     let run: steplatch_ids::RunId = started.run_id.parse().unwrap();
-    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let journal = SqliteJournal::open(&daemon.paths().journal(), &SqliteOptions::default()).unwrap();
     let last = journal.find(&run).await.unwrap().unwrap().last;
     let entry = json!({"event": "cancelled", "at": 1, "reason": "enough"}).to_string();
     journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
@@ -623,9 +626,9 @@ async fn next_daemon_closes_the_terminal_of_a_cancelled_run() {
 #[tokio::test]
 async fn daemon_ends_when_its_state_directory_or_lock_is_removed() {
     let daemon = TestDaemon::new().await;
-    std::fs::remove_dir_all(daemon.place().state()).unwrap();
+    std::fs::remove_dir_all(daemon.paths().state()).unwrap();
     daemon.finish().await;
     let daemon = TestDaemon::new().await;
-    std::fs::remove_file(daemon.place().lock()).unwrap();
+    std::fs::remove_file(daemon.paths().lock()).unwrap();
     daemon.finish().await;
 }

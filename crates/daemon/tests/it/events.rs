@@ -135,10 +135,10 @@ async fn slow_reader_holds_up_no_run_and_receives_every_event() {
         }),
     );
     let run = start_run(&daemon, looping).await.run_id;
-    let mut deaf = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let mut deaf = UnixStream::connect(daemon.paths().socket()).await.unwrap();
     let asks = json!({"type": "command", "command_type": "SUBSCRIBE", "params": {"run_id": run}, "request_id": 1});
     deaf.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
-    let missing_reply = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let missing_reply = UnixStream::connect(daemon.paths().socket()).await.unwrap();
     let (_, mut going) = missing_reply.into_split();
     going.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
     drop(going);

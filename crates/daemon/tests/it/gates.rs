@@ -289,7 +289,7 @@ async fn passphrase_is_required_to_answer_for_people() {
 
     let reported = serde_json::to_string(&events_of(&daemon, &waiting_run).await).unwrap();
     assert!(!reported.contains("sesame") && !reported.contains("barley"));
-    let state = daemon.place().state().to_owned();
+    let state = daemon.paths().state().to_owned();
     for file in std::fs::read_dir(state).unwrap().flatten().filter(|file| file.path().is_file()) {
         let bytes = std::fs::read(file.path()).unwrap();
         let found = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
@@ -388,7 +388,7 @@ async fn setting_refuses_insufficiently_proven_answers() {
     let person = daemon.person_named("person").await;
     let waiting_run = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     // The client of this test has no terminal.
-    for (proof, wanted) in [
+    for (proof, expected) in [
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
         (Proof::Terminal, "typed in a terminal of your own"),
         (Proof::Passphrase, "given with the approver's passphrase"),
@@ -396,7 +396,7 @@ async fn setting_refuses_insufficiently_proven_answers() {
         daemon.configure(Configuration { gate_proof: proof, ..Configuration::default() });
         let refusal = person.call(answer(&waiting_run, "yes")).await.unwrap().error.unwrap();
         assert!(
-            refusal.contains(wanted) && refusal.contains(&format!("gates.require = \"{}\"", proof.name())),
+            refusal.contains(expected) && refusal.contains(&format!("gates.require = \"{}\"", proof.name())),
             "{refusal}"
         );
     }
@@ -474,7 +474,7 @@ fn write_nodes(daemon: &TestDaemon, command: &str) {
          [nodes.other]\ntype = \"bash\"\ncommand = \"true # {command}\"\n\
          [graphs.tree]\nsteps = [{{ id = \"one\", node = \"leaf\" }}]\n"
     );
-    std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
+    std::fs::write(daemon.paths().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
 }
 
 /// The definition that changes after the gate was approved.
@@ -515,7 +515,7 @@ async fn run_uses_named_definitions_as_of_its_start() {
         (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Nothing, ""),
         (json!({"tool": "run_graph", "params": {"graph_id": "tree", "input": ""}}), Edit::Unrelated, ""),
     ];
-    for (action, edit, wanted) in cases {
+    for (action, edit, expected) in cases {
         let mut daemon = TestDaemon::new().await;
         let creates = |name: &str, node: &str| CreateWorkflow {
             workflow_definition: calls_node(name, node),
@@ -548,10 +548,13 @@ async fn run_uses_named_definitions_as_of_its_start() {
         assert!(person.call(answer(&waiting, "yes")).await.unwrap().success);
         let reply = wait_for_end(&daemon, &waiting).await;
         let text = serde_json::to_string(&reply).unwrap();
-        if wanted.is_empty() {
+        if expected.is_empty() {
             assert!(reply.status == "completed" && text.contains("was approved"), "{edit:?} {reply:#?}");
         } else {
-            assert!(reply.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {reply:#?}");
+            assert!(
+                reply.status == "failed" && text.contains(expected) && !text.contains("EVIL"),
+                "{action} {reply:#?}"
+            );
             // A run that starts now uses the current definitions.
             let second_reply = daemon.call(verb).await;
             let digests = [&waiting, &second_reply].map(|run| run.pending_gate.clone().unwrap().digest);

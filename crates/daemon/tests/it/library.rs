@@ -37,7 +37,7 @@ impl Author {
             environment: Some([("HOME".to_owned(), home)].into()),
             ..Hello::default()
         };
-        connect(daemon.place(), hello).await.unwrap().0
+        connect(daemon.paths(), hello).await.unwrap().0
     }
 
     /// Returns the directory of the project's workflows.

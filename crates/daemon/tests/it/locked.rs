@@ -59,7 +59,7 @@ async fn start_until_gate(daemon: &TestDaemon, definition: Value) -> RunReply {
 
 /// Returns the private part of a run in the journal.
 fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
-    let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
+    let journal = rusqlite::Connection::open(daemon.paths().journal()).unwrap();
     let select = "SELECT private FROM runs WHERE run = ?1";
     journal.query_row(select, [&run.run_id], |row| row.get::<_, Option<String>>(0)).unwrap().unwrap_or_default()
 }
@@ -75,7 +75,7 @@ async fn wait_until_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
 
 /// Returns true if any file in the state directory contains a text.
 fn is_in_any_file(daemon: &TestDaemon, text: &str) -> bool {
-    let files = std::fs::read_dir(daemon.place().state()).unwrap().flatten().filter(|file| file.path().is_file());
+    let files = std::fs::read_dir(daemon.paths().state()).unwrap().flatten().filter(|file| file.path().is_file());
     let mut bytes = files.map(|file| std::fs::read(file.path()).unwrap());
     bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
 }
@@ -103,7 +103,7 @@ async fn copied_state_cannot_pass_a_gate() {
     wait_until_stored(&daemon, &waiting, true).await;
     // Text stored before the question is removed from the database's log as well.
     eventually("the secret is in no file", async || !is_in_any_file(&daemon, SECRET)).await;
-    std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
+    std::fs::remove_file(daemon.paths().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
     let ann = copy.person_named("ann").await;
     for passphrase in [None, Some("open sesame")] {
@@ -127,7 +127,7 @@ async fn copied_state_cannot_pass_a_gate() {
 async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
     let daemon = TestDaemon::new().await;
     set_passphrase(&daemon.person_named("ann").await, Some("open sesame"), None).await;
-    let (waiting, other) = (
+    let (waiting, finished) = (
         start_until_gate(&daemon, deploying_machine("human")).await,
         start_until_gate(&daemon, deploying_machine("human")).await,
     );
@@ -157,13 +157,13 @@ async fn passphrase_unlocks_runs_of_an_earlier_daemon() {
         unlock(&ann, "open sesame").await.retry_after_seconds.is_none()
     })
     .await;
-    assert!(!is_locked(&daemon, &other).await);
+    assert!(!is_locked(&daemon, &finished).await);
     let gate = daemon.call(GetGate { run_id: waiting.run_id.clone(), gate_id: None }).await.gate.unwrap();
     assert_eq!(
         (&gate.gate_id, &gate.digest, &gate.prompt),
         (&displayed_text.gate_id, &displayed_text.digest, &displayed_text.prompt)
     );
-    for run in [&waiting, &other] {
+    for run in [&waiting, &finished] {
         let answer_reply = answer_gate(&ann, run, Some("open sesame")).await;
         assert!(answer_reply.success, "{answer_reply:?}");
         let reply = wait_for_end(&daemon, run).await;
@@ -261,7 +261,7 @@ fn nesting_machine(name: &str, inner: &Value) -> Value {
 
 /// Returns every unfinished run, and whether its private part is sealed.
 fn sealed_runs(daemon: &TestDaemon) -> Vec<bool> {
-    let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
+    let journal = rusqlite::Connection::open(daemon.paths().journal()).unwrap();
     let mut select = journal.prepare("SELECT private FROM runs WHERE finished_at IS NULL ORDER BY number").unwrap();
     let private = select.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
     private.map(|text| text.unwrap().unwrap_or_default().starts_with("sealed:")).collect()
@@ -286,8 +286,8 @@ async fn nested_runs_are_sealed_again_after_being_opened() {
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;
     // Two people at the same time: both replies report no more locked runs.
-    let (one, other) = tokio::join!(unlock(&ann, "open sesame"), unlock(&ann, "open sesame"));
-    assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
+    let (first, second) = tokio::join!(unlock(&ann, "open sesame"), unlock(&ann, "open sesame"));
+    assert!(first.success && second.success && first.runs + second.runs == 3, "{first:?} {second:?}");
     wait_until_sealed(&daemon, 3).await;
     assert!(answer_gate(&ann, &top, Some("open sesame")).await.success);
     assert_eq!(wait_for_end(&daemon, &top).await.status, "completed");
@@ -334,9 +334,9 @@ async fn daemon_killed_before_storing_plain_runs_leaves_them_open() {
     let sealed = private_part(&daemon, &waiting);
     set_passphrase(&ann, None, Some("open sesame")).await;
     wait_until_stored(&daemon, &waiting, false).await;
-    let place = daemon.place().clone();
+    let paths = daemon.paths().clone();
     let daemon = daemon.restarted_with(|| {
-        let journal = rusqlite::Connection::open(place.journal()).unwrap();
+        let journal = rusqlite::Connection::open(paths.journal()).unwrap();
         let changed = journal.execute("UPDATE runs SET private = ?2 WHERE run = ?1", [&waiting.run_id, &sealed]);
         assert_eq!(changed.unwrap(), 1);
     });

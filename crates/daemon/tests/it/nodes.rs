@@ -91,7 +91,7 @@ impl Author {
             environment: Some(environment.into()),
             ..Hello::default()
         };
-        connect(daemon.place(), hello).await.unwrap().0
+        connect(daemon.paths(), hello).await.unwrap().0
     }
 
     fn project(&self) -> PathBuf {
@@ -331,15 +331,16 @@ async fn repeated_step_makes_one_call() {
         first,
         "a call repeated over another connection returns the first reply"
     );
-    let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), other_client.call_once(&count, "step_2"));
-    let (one, two) = (one.unwrap(), two.unwrap());
+    let (first, second) =
+        tokio::join!(author.client.call_once(&count, "step_2"), other_client.call_once(&count, "step_2"));
+    let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(
-        (&one, one.output.as_str().map(str::trim)),
-        (&two, Some("2")),
+        (&first, first.output.as_str().map(str::trim)),
+        (&second, Some("2")),
         "concurrent calls of one step share a reply"
     );
-    let other = RunNode { input: json!("else"), ..count };
-    let refusal = author.client.call_once(&other, "step_1").await.unwrap();
+    let other_input = RunNode { input: json!("else"), ..count };
+    let refusal = author.client.call_once(&other_input, "step_1").await.unwrap();
     assert!(refusal.error.unwrap().starts_with("This step has already made another call"));
     assert_eq!(fs::read_to_string(author.project().join("count")).unwrap(), "once\nonce\n");
     daemon.stop().await;

@@ -11,9 +11,9 @@ const HEADER: &str = "{\"version\":3,\"term\":{\"cols\":40,\"rows\":5},\"title\"
 
 /// Writes a recording into the daemon's directory and lists it.
 fn write_recording(daemon: &TestDaemon, text: &str) -> (RecordingId, std::path::PathBuf) {
-    let directory = daemon.place().recordings();
+    let directory = daemon.paths().recordings();
     std::fs::create_dir_all(&directory).unwrap();
-    let file = daemon.place().state().join(format!("{}.cast", TerminalId::random()));
+    let file = daemon.paths().state().join(format!("{}.cast", TerminalId::random()));
     std::fs::write(&file, text).unwrap();
     let started_at = UNIX_EPOCH + Duration::from_millis(1_700_000_000_000);
     (Catalog::new(directory).add(&file, &TerminalId::random(), started_at).unwrap(), file)

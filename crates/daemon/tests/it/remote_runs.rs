@@ -259,7 +259,7 @@ async fn documented_flow_runs_as_written() {
         service.once(Route::Status, Answer::Json(running.clone()));
         let request = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: reply.run_id, remote: None };
         let checked = serde_json::to_value(daemon.call(request).await).unwrap();
-        for (name, wanted) in [
+        for (name, expected) in [
             ("success", json!(true)),
             ("status", json!("RUNNING")),
             ("create_time", json!(1_753_703_781_802_i64)),
@@ -272,7 +272,7 @@ async fn documented_flow_runs_as_written() {
             ("progress", json!(40)),
             ("input", input.clone()),
         ] {
-            assert_eq!(checked[name], wanted, "{name}: {checked}");
+            assert_eq!(checked[name], expected, "{name}: {checked}");
         }
         assert!(checked.get("end_time").is_none() && checked.get("error").is_none(), "{checked}");
         // The service's own ids are accepted as well; line 202: the error of a failed workflow.
@@ -463,13 +463,13 @@ async fn paused_run_sends_no_requests() {
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
     // If another run was polled this often, this one would have been polled too.
-    let other = deploy(&daemon, 0.0).await;
+    let other_run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, request_count + 2).await;
     let of_it = service.requests().iter().filter(|request_count| request_count.path.contains(&id)).count();
     assert!(of_it <= 2, "{of_it} requests about a paused run");
     assert!(daemon.call(ResumeWorkflow { run_id: run.run_id.clone() }).await.success);
     assert_eq!(wait_for_end(&daemon, &run).await.status, "completed");
-    daemon.call(CancelWorkflow { run_id: other.run_id }).await;
+    daemon.call(CancelWorkflow { run_id: other_run.run_id }).await;
     daemon.stop().await;
 }
 
@@ -701,7 +701,7 @@ async fn secret_unknown_to_a_daemon_is_in_none_of_its_reports() {
         let output = reports_and_events(&daemon, run).await;
         assert!(!output.contains(SECRET) && output.contains("workflow_completed"), "{output}");
     }
-    let journal = daemon.place().journal();
+    let journal = daemon.paths().journal();
     let daemon = daemon.replaced().await;
     let files = std::fs::read_dir(journal.parent().unwrap()).unwrap().flatten();
     for file in files.filter(|file| file.path().is_file()) {

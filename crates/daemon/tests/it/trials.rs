@@ -183,7 +183,7 @@ fn each_broken_workflow_is_reported_with_its_place() {
     let shut = json!({"return_values": {"LOAD": "the load"}, "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "close"}]},
         "close": {"action": {"tool": "exit_terminal"}}}});
-    for (document, place, told) in [
+    for (document, state, expected) in [
         (
             broken_document(RELEASE, "/states/tag/action/params/command", "git tag {nonexistent}".into()),
             "/states/tag/action/params/command",
@@ -229,7 +229,7 @@ fn each_broken_workflow_is_reported_with_its_place() {
         (shut, "/return_values/LOAD", "closes the terminal"),
     ] {
         let all = problems(&document);
-        let found = all.lines().any(|line| line.starts_with(&format!("{place}: ")) && line.contains(told));
-        assert!(found, "{place}: {told}\n{all}");
+        let found = all.lines().any(|line| line.starts_with(&format!("{state}: ")) && line.contains(expected));
+        assert!(found, "{state}: {expected}\n{all}");
     }
 }

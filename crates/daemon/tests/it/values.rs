@@ -326,7 +326,7 @@ async fn terminal_has_the_address_of_its_view_while_the_page_runs() {
     assert!(unserved.error.unwrap().contains("{web_url} has no value"));
     // Written as by the page's server.
     let record = PageServerRecord { pid: 1, port: 7878, version: "1".to_owned() };
-    let file = PageServerRecord::file(daemon.place().runtime());
+    let file = PageServerRecord::file(daemon.paths().runtime());
     fs::write(&file, serde_json::to_string(&record).unwrap()).unwrap();
     let server = fs::File::open(&file).unwrap();
     server.lock().unwrap();

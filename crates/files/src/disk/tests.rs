@@ -162,9 +162,9 @@ fn replaced_or_shrunk_file_is_not_read_further() {
     assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::from_content(b"one"));
     fs::write(&path, "o").unwrap();
     assert_eq!(digest(&path, facts.identity, 3), Err(FileError::Changed(display_path(&path))));
-    let other = directory.path().join("other");
-    fs::write(&other, "two").unwrap();
-    fs::rename(&other, &path).unwrap();
+    let other_file = directory.path().join("other");
+    fs::write(&other_file, "two").unwrap();
+    fs::rename(&other_file, &path).unwrap();
     assert_eq!(read(&path, facts.identity, 0, 3), Err(FileError::Changed(display_path(&path))));
 }
 

@@ -112,7 +112,7 @@ async fn list(client: &Host) -> Vec<Description> {
 #[tokio::test]
 async fn new_daemon_supersedes_only_its_predecessor() {
     let host = TestHost::new(Options::default());
-    let (other, first) = (host.client().await, host.connect(Role::Daemon).await);
+    let (observer, first) = (host.client().await, host.connect(Role::Daemon).await);
     let before = open_terminal(&first, &open("run/open/1", &["cat"])).await;
     let second = host.connect(Role::Daemon).await;
     let (superseded_request, current_request) = (open("run/open/2", &["cat"]), open("run/open/3", &["cat"]));
@@ -120,7 +120,7 @@ async fn new_daemon_supersedes_only_its_predecessor() {
         reply = first.ask::<Result<OpenedTerminal, OpenRefused>>(&superseded_request) => panic!("{reply:?}"),
         third = open_terminal(&second, &current_request) => third,
     };
-    let mut terminal_ids: Vec<TerminalId> = list(&other).await.into_iter().map(|terminal| terminal.id).collect();
+    let mut terminal_ids: Vec<TerminalId> = list(&observer).await.into_iter().map(|terminal| terminal.id).collect();
     terminal_ids.sort();
     let mut expected = [before, third];
     expected.sort();
@@ -194,10 +194,10 @@ async fn abandoned_opening_leaves_no_terminal() {
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     for number in 0..20 {
-        let (step, other) = (format!("run_p4vawdxx5897paed/build/{number}"), host.client().await);
+        let (step, second_client) = (format!("run_p4vawdxx5897paed/build/{number}"), host.client().await);
         let asking = tokio::spawn({
             let ask = open_for_command(&step, Duration::from_secs(60));
-            async move { other.ask::<Result<OpenedTerminal, OpenRefused>>(&ask).await }
+            async move { second_client.ask::<Result<OpenedTerminal, OpenRefused>>(&ask).await }
         });
         eventually("the opening has begun", async || client.unsettled().await.unwrap() == [step.clone()]).await;
         client.settle(&step);

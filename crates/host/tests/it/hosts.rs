@@ -316,14 +316,14 @@ async fn step_opens_one_terminal() {
     let directory = directory();
     let hosts = hosts(directory.path(), "1").await;
     let new = Spec { step: Some("run/open/1".into()), ..spec(&["cat"]) };
-    let one = hosts.open(new.clone()).await.unwrap().0;
+    let terminal = hosts.open(new.clone()).await.unwrap().0;
     let again = hosts.open(new.clone()).await.unwrap().0;
-    assert_eq!(one.id(), again.id());
+    assert_eq!(terminal.id(), again.id());
     assert_eq!(hosts.list().await.len(), 1);
-    one.close(Closing::default()).await.unwrap();
+    terminal.close(Closing::default()).await.unwrap();
     // The result of the step is known although its terminal has closed since.
     let (again, _) = hosts.open(new).await.unwrap();
-    assert_eq!(again.id(), one.id());
+    assert_eq!(again.id(), terminal.id());
     assert!(hosts.list().await.is_empty());
     assert_eq!(again.describe().await.unwrap_err(), AskError::Refused(Refusal::NoTerminal));
     // A failed opening had no effect, so it may be retried.
@@ -349,7 +349,7 @@ async fn repeated_step_belongs_to_the_older_host_of_its_client() {
         assert_eq!(after.open(new(step)).await.unwrap().0.id(), terminal.id());
     }
     after.record_repeated("other");
-    let other = after.open(new("other")).await.unwrap().0;
+    let terminal = after.open(new("other")).await.unwrap().0;
     assert_eq!(after.list().await.len(), 2);
     // A host without terminals still keeps its results.
     open.close(Closing::default()).await.unwrap();
@@ -357,7 +357,7 @@ async fn repeated_step_belongs_to_the_older_host_of_its_client() {
     later.record_repeated("closed");
     assert_eq!(later.open(new("closed")).await.unwrap().0.id(), closed.id());
     assert_eq!(later.list().await.len(), 1);
-    other.close(Closing::default()).await.unwrap();
+    terminal.close(Closing::default()).await.unwrap();
     later.shut_down().await;
 }
 

@@ -1070,14 +1070,14 @@ async fn copy_is_bounded_by_its_announced_size() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lying_relay_is_not_connected() {
     let open = |socket: &str| format!("{}\n", json!({"open": {"socket": socket, "is_current": true}}));
-    let other = "the relay names a host other than the requested one, or none";
+    let unknown_host = "the relay names a host other than the requested one, or none";
     let none = "the connection ended without output";
     let lies: Vec<(&str, String, &str)> = vec![
-        ("a path", open("../../etc/host-1.sock"), other),
-        ("an absolute path", open("/etc/passwd"), other),
-        ("an empty name", open(""), other),
-        ("a name with an escape", open("host-\u{1b}[31m.sock"), other),
-        ("a name without end", open(&format!("host-{}.sock", "1".repeat(10_000))), other),
+        ("a path", open("../../etc/host-1.sock"), unknown_host),
+        ("an absolute path", open("/etc/passwd"), unknown_host),
+        ("an empty name", open(""), unknown_host),
+        ("a name with an escape", open("host-\u{1b}[31m.sock"), unknown_host),
+        ("a name without end", open(&format!("host-{}.sock", "1".repeat(10_000))), unknown_host),
         ("a failure in colours", format!("{}\n", json!({"failed": "\u{1b}[31mred\u{7}"})), "not started: [31mred"),
         ("a failure without end", format!("{}\n", json!({"failed": "x".repeat(60_000)})), "xxx"),
         ("no JSON", "{\"open\":\n".to_owned(), none),
@@ -1158,9 +1158,9 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
 /// Lies about how many hosts there are.
 #[tokio::test(flavor = "multi_thread")]
 async fn machine_with_thousands_of_hosts_has_few_connections() {
-    let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
+    let sockets: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
     let relay = move |_, _: &str| {
-        Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
+        Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": sockets}})))
     };
     let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() }).await;
     scene.check().await.unwrap();

@@ -334,14 +334,14 @@ impl FeedScreen {
     }
 
     fn frame_since(&self, terminal: &str, since: u64) -> Frame {
-        let whole = since < self.resized_at;
-        let changed = self.rows.iter().filter(|(version, _)| whole || *version > since);
+        let is_whole = since < self.resized_at;
+        let changed = self.rows.iter().filter(|(version, _)| is_whole || *version > since);
         Frame {
             terminal: terminal.to_owned(),
             version: self.version,
             cols: self.cols,
             rows: u16::try_from(self.rows.len()).unwrap_or(u16::MAX),
-            whole,
+            whole: is_whole,
             changed: changed.map(|(_, row)| row.clone()).collect(),
             state: self.state.clone(),
         }

@@ -120,15 +120,15 @@ fn run_counts_only_for_its_text_and_changes_reset_to_draft() {
 fn text_replaces_only_the_expected_version() {
     let (_directory, library) = library();
     let first = load(&library, NOTES, None).unwrap().metadata;
-    let other = NOTES.replace("return 1", "return 2");
-    assert!(matches!(load(&library, &other, None), Err(CreateError::Exists { .. })));
+    let changed = NOTES.replace("return 1", "return 2");
+    assert!(matches!(load(&library, &changed, None), Err(CreateError::Exists { .. })));
     let wrong = Signature::of_text("something else");
-    assert!(matches!(load(&library, &other, Some(&wrong)), Err(CreateError::Exists { .. })));
+    assert!(matches!(load(&library, &changed, Some(&wrong)), Err(CreateError::Exists { .. })));
     assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
-    let second = load(&library, &other, Some(&first.hash)).unwrap().metadata;
+    let second = load(&library, &changed, Some(&first.hash)).unwrap().metadata;
     assert_eq!((second.version, &second.created), (2, &first.created));
     assert_eq!(
-        load(&library, &other, None).unwrap().metadata.version,
+        load(&library, &changed, None).unwrap().metadata.version,
         2,
         "saving the same text creates no new version"
     );

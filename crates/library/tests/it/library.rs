@@ -134,9 +134,9 @@ fn existing_name_is_refused_unless_overwriting() {
     );
     assert_eq!(library.list().unwrap().entries[0].description.as_deref(), Some("Makes everything"));
 
-    let other = library.create(&machine("build", "ninja\n"), true, &Author::default()).unwrap();
-    assert_eq!((other.metadata.version, other.metadata.status), (2, Status::Draft));
-    assert_eq!((other.metadata.run_count, other.metadata.created), (1, first.metadata.created));
+    let replaced = library.create(&machine("build", "ninja\n"), true, &Author::default()).unwrap();
+    assert_eq!((replaced.metadata.version, replaced.metadata.status), (2, Status::Draft));
+    assert_eq!((replaced.metadata.run_count, replaced.metadata.created), (1, first.metadata.created));
 }
 
 #[test]

@@ -241,9 +241,9 @@ impl ServerBackend for Fixture {
             .enable_completions()
             .enable_tasks()
             .build();
-        let mut about = InitializeResult::new(capabilities);
-        about.server_info = Implementation::new("steplatch-conformance", env!("CARGO_PKG_VERSION"));
-        about
+        let mut result = InitializeResult::new(capabilities);
+        result.server_info = Implementation::new("steplatch-conformance", env!("CARGO_PKG_VERSION"));
+        result
     }
 
     async fn tools(&self) -> CachedList<Tool> {

@@ -58,8 +58,8 @@ async fn secret_reaches_the_server_but_no_result() {
 
 #[tokio::test]
 async fn redirects_do_not_send_secrets_to_another_origin() {
-    let other = Server::start(|_, _| response("200 OK", "", "there")).await;
-    let target = other.url.clone();
+    let target_server = Server::start(|_, _| response("200 OK", "", "there")).await;
+    let target = target_server.url.clone();
     let server = Server::start(move |request, _| match request.line.split(' ').nth(1).unwrap() {
         "/here" => response("302 Found", "location: /there\r\n", ""),
         "/there" => response("200 OK", "", "same origin"),
@@ -80,7 +80,7 @@ async fn redirects_do_not_send_secrets_to_another_origin() {
 
     let result = run("/away", json!({"method": "POST", "body": "{secret:KEY}"})).await;
     assert_eq!(result.output, "there");
-    let redirected_request = &other.requests()[0];
+    let redirected_request = &target_server.requests()[0];
     assert_eq!(
         (redirected_request.line.as_str(), redirected_request.header("x-key"), redirected_request.header("x-open")),
         ("GET / HTTP/1.1", None, Some("yes"))
@@ -92,7 +92,7 @@ async fn redirects_do_not_send_secrets_to_another_origin() {
         result.error.as_deref(),
         Some("The server redirects the request to 127.0.0.1, but it contains a secret.")
     );
-    assert_eq!(other.requests().len(), 1);
+    assert_eq!(target_server.requests().len(), 1);
 
     let result = run("/round", json!({"max_redirects": 3})).await;
     assert_eq!((&result.attributes["status"], &result.attributes["redirects"]), (&json!(302), &json!(3)));

@@ -75,8 +75,14 @@ fn any_deviation_is_rejected() {
     let cross_origin = assertion_data(ORIGIN).replace("\"origin\"", "\"crossOrigin\":true,\"origin\"");
     assert_eq!(signature_error(&cross_origin, "localhost", ALL_FLAGS, &ANSWER), PasskeyError::OtherHost);
     assert_eq!(signature_error("{", "localhost", ALL_FLAGS, &ANSWER), PasskeyError::Malformed("client data"));
-    let other = SoftAuthenticator::new();
-    let wrong_key = sign_and_verify([&authenticator, &other], &assertion_data(ORIGIN), "localhost", ALL_FLAGS, &ANSWER);
+    let other_authenticator = SoftAuthenticator::new();
+    let wrong_key = sign_and_verify(
+        [&authenticator, &other_authenticator],
+        &assertion_data(ORIGIN),
+        "localhost",
+        ALL_FLAGS,
+        &ANSWER,
+    );
     assert_eq!(wrong_key, Err(PasskeyError::WrongSignature));
 
     let registration_error =

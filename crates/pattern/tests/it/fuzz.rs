@@ -126,8 +126,8 @@ fn patterns() {
         if let Ok(other) = Pattern::new(&format!("(?:{source})(?=)"))
             && let Ok(again) = other.find_at(text, 0)
         {
-            let place = |found: &Option<Match>| found.as_ref().map(|found| found.range.start);
-            assert_eq!(place(&again), place(&found), "both engines find the same match");
+            let start = |found: &Option<Match>| found.as_ref().map(|found| found.range.start);
+            assert_eq!(start(&again), start(&found), "both engines find the same match");
         }
         let letters: String = source.chars().filter(|letter| !letter.is_alphanumeric()).take(6).collect();
         format!("{letters} {}", found.is_some())

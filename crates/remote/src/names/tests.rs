@@ -159,12 +159,12 @@ proptest! {
     ) {
         let first = assigned_names(&BTreeMap::new(), &before);
         let mut next: BTreeMap<String, String> = after.into_iter().collect();
-        let kept: Vec<(String, String)> =
+        let unchanged: Vec<(String, String)> =
             before.iter().zip(&stays).filter(|(_, stays)| **stays).map(|(entry, _)| entry.clone()).collect();
-        next.extend(kept.clone());
+        next.extend(unchanged.clone());
         let next: Vec<(String, String)> = next.into_iter().collect();
         let second = assigned_names(&first, &next);
-        for (id, _) in &kept {
+        for (id, _) in &unchanged {
             prop_assert_eq!(&second[&key(id)], &first[&key(id)]);
         }
         for (key, name) in &second {

@@ -8,26 +8,28 @@ use crate::support::{client, config, input, limits, titles};
 
 #[tokio::test]
 async fn token_is_sent_only_to_its_service() {
-    let (service, other) = (FakeService::start().await, FakeService::start().await);
+    let (service, other_service) = (FakeService::start().await, FakeService::start().await);
     service.offer("deploy", "Deploy");
     let client = client(&service);
-    for next in
-        [other.url(), format!("//{}", other.url().trim_start_matches("http://")), "file:///etc/passwd".to_owned()]
-    {
+    for next in [
+        other_service.url(),
+        format!("//{}", other_service.url().trim_start_matches("http://")),
+        "file:///etc/passwd".to_owned(),
+    ] {
         service.next_page_is(&next);
         let listing = client.list().await.expect("a list");
         assert_eq!((titles(&listing.workflows), listing.is_cut), (vec!["Deploy"], true), "{next}");
     }
     service.well();
     for status in [301, 302, 303, 307, 308] {
-        service.always(Route::List, Answer::Redirect(status, format!("{}/x", other.url())));
+        service.always(Route::List, Answer::Redirect(status, format!("{}/x", other_service.url())));
         let error = client.list().await.expect_err("the redirect is not followed");
         assert!(!error.is_temporary && error.message.contains("would receive the token"), "{error}");
-        service.always(Route::Start, Answer::Redirect(status, format!("{}/x", other.url())));
+        service.always(Route::Start, Answer::Redirect(status, format!("{}/x", other_service.url())));
         let error = client.start("deploy", &input(), "k").await.expect_err("the redirect is not followed");
         assert_eq!(matches!(error, StartError::Refused { .. }), matches!(status, 301 | 307 | 308), "{status}: {error}");
     }
-    assert_eq!(other.requests().len(), 0);
+    assert_eq!(other_service.requests().len(), 0);
 }
 
 #[tokio::test]

@@ -183,8 +183,10 @@ impl OuterWork {
         let begun = self.items.iter().filter(|(id, _)| !self.reported.contains(*id));
         let begun = begun.map(|(id, kind)| FunctionWork { id: id.clone(), kind: kind.clone() }).collect();
         let ended = self.reported.iter().filter(|id| !self.items.contains_key(*id)).cloned().collect();
-        let whole = !std::mem::replace(&mut self.has_reported, true);
-        let answer = EngineAnswer::Advanced { turn: Box::new(FunctionTurn { whole, begun, ended, taken, ..turn }) };
+        let is_first_report = !std::mem::replace(&mut self.has_reported, true);
+        let answer = EngineAnswer::Advanced {
+            turn: Box::new(FunctionTurn { whole: is_first_report, begun, ended, taken, ..turn }),
+        };
         self.reported = self.items.keys().cloned().collect();
         self.last = Some((number, answer.clone()));
         // The engine may have disconnected; it repeats the request.

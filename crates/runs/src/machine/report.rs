@@ -333,10 +333,13 @@ mod tests {
         shorten(&mut screen, 5, "", &mut cut);
         assert_eq!(screen, json!({"x_screen_content": "xxend"}));
         assert_eq!(cut, [ShortenedValue { path: "/x_screen_content".to_owned(), left_out: 2003, is_end: true }]);
-        let whole = json!({"a/b": ["short", "ž".repeat(5000)], "c": {"d": "x".repeat(2001)}, "e": "y".repeat(2000)});
-        let (mut value, mut cut) = (whole.clone(), Vec::new());
+        let complete = json!({"a/b": ["short", "ž".repeat(5000)], "c": {"d": "x".repeat(2001)}, "e": "y".repeat(2000)});
+        let (mut value, mut cut) = (complete.clone(), Vec::new());
         shorten(&mut value, 2000, "/final_variables", &mut cut);
-        assert_eq!(value, json!({"a/b": ["short", "ž".repeat(2000)], "c": {"d": "x".repeat(2000)}, "e": whole["e"]}));
+        assert_eq!(
+            value,
+            json!({"a/b": ["short", "ž".repeat(2000)], "c": {"d": "x".repeat(2000)}, "e": complete["e"]})
+        );
         let cut: Vec<(&str, u64)> = cut.iter().map(|value| (value.path.as_str(), value.left_out)).collect();
         assert_eq!(cut, [("/final_variables/a~1b/1", 3000), ("/final_variables/c/d", 1)]);
     }

@@ -190,9 +190,9 @@ mod tests {
         assert_eq!(call_once(&ledger, "a", "first", &calls).await, Ok(reply("first")));
         assert_eq!(call_once(&ledger, "a", "second", &calls).await, Ok(reply("first")));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
-        let other = CallFingerprint::new("node", &Value::Bool(true));
+        let other_call = CallFingerprint::new("node", &Value::Bool(true));
         let call = |_| async { unreachable!("the other call is refused") };
-        let result = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
+        let result = ledger.once("a".to_owned(), other_call, &TaskTracker::new(), CancellationToken::new(), call).await;
         assert_eq!(result, Err(OnceError::OtherCall));
     }
 

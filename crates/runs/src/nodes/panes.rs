@@ -695,8 +695,8 @@ fn prompt_before_input<'a>(opening: &str, before: &'a str) -> &'a str {
 }
 
 /// Returns the number of lines at the end of two texts that are equal.
-fn common_lines(one: &str, other: &str) -> usize {
-    let pairs = one.trim_end().lines().rev().zip(other.trim_end().lines().rev());
+fn common_lines(left: &str, right: &str) -> usize {
+    let pairs = left.trim_end().lines().rev().zip(right.trim_end().lines().rev());
     pairs.take_while(|(left, right)| left.trim_end() == right.trim_end()).count()
 }
 

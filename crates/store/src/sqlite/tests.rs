@@ -262,9 +262,9 @@ async fn reading_a_changed_entry_reports_the_damage() {
 async fn entry_of_another_run_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let journal = open(&directory);
-    let (run, other) = (RunId::random(), RunId::random());
+    let (run, other_run) = (RunId::random(), RunId::random());
     append(&journal, &run, 0, &["one"]).await.unwrap();
-    append(&journal, &other, 0, &["one"]).await.unwrap();
+    append(&journal, &other_run, 0, &["one"]).await.unwrap();
     tamper(&directory, "DELETE FROM records WHERE number = 1; UPDATE records SET number = 1");
     assert!(matches!(journal.read(&run, 1).await, Err(ReadError::Damaged { seq: 1, .. })));
 }
@@ -307,14 +307,14 @@ async fn reading_an_entry_of_a_newer_version_fails() {
 async fn long_text_is_stored_once_while_referenced() {
     let directory = tempfile::tempdir().unwrap();
     let journal = open(&directory);
-    let (run, other) = (RunId::random(), RunId::random());
+    let (run, other_run) = (RunId::random(), RunId::random());
     append(&journal, &run, 0, &[&long(1), &long(1), &long(2), "short"]).await.unwrap();
-    append(&journal, &other, 0, &[&long(1)]).await.unwrap();
+    append(&journal, &other_run, 0, &[&long(1)]).await.unwrap();
     assert_eq!(count(&directory, "blobs"), 2);
     journal.forget(&run).await.unwrap();
     assert_eq!(count(&directory, "blobs"), 1);
-    assert_eq!(journal.read(&other, 1).await.unwrap()[0].text, long(1));
-    journal.forget(&other).await.unwrap();
+    assert_eq!(journal.read(&other_run, 1).await.unwrap()[0].text, long(1));
+    journal.forget(&other_run).await.unwrap();
     assert_eq!([count(&directory, "blobs"), count(&directory, "records"), count(&directory, "runs")], [0, 0, 0]);
 }
 

@@ -219,8 +219,8 @@ mod tests {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(program(Reading::Lines), now).is_empty() && !answers.is_empty());
-        let other = Reader { group: group(8), ..program(Reading::Bytes) };
-        assert!(answers.take_due(other, now).is_empty() && answers.is_empty() && answers.next_check().is_none());
+        let other_reader = Reader { group: group(8), ..program(Reading::Bytes) };
+        assert!(answers.take_due(other_reader, now).is_empty() && answers.is_empty() && answers.next_check().is_none());
     }
 
     #[test]

@@ -339,14 +339,14 @@ mod tests {
     #[test]
     fn reading_from_the_cut_returns_each_line_once() {
         let history = numbered_lines(500);
-        let (mut whole, mut from) = (String::new(), 0);
+        let (mut text, mut from) = (String::new(), 0);
         while from < history.end() {
             let excerpt = read_part(&history, Part::From(from), 0, Limit::Head(77));
             assert!(excerpt.next > from);
-            whole.push_str(&excerpt.head);
+            text.push_str(&excerpt.head);
             from = excerpt.next;
         }
-        assert_eq!(whole, history.read(0..history.end()).1);
+        assert_eq!(text, history.read(0..history.end()).1);
     }
 
     #[test]
@@ -395,20 +395,20 @@ mod tests {
         ) {
             let zones = [Zone::Output, Zone::Input, Zone::Alternate, Zone::Prompt];
             let mut history = History::new(1 << 20);
-            let mut whole = String::new();
+            let mut text = String::new();
             for (piece, times, zone) in &pieces {
                 history.begin_zone(zones[*zone]);
                 let piece = piece.repeat(*times);
                 history.push_str(&piece);
                 if zones[*zone] != Zone::Alternate {
-                    whole.push_str(&piece);
+                    text.push_str(&piece);
                 }
                 history.settle();
             }
-            let skipped = whole.lines().count().saturating_sub(lines);
-            let tail: String = whole.split_inclusive('\n').skip(skipped).collect();
+            let skipped = text.lines().count().saturating_sub(lines);
+            let tail: String = text.split_inclusive('\n').skip(skipped).collect();
             for (part, text, format) in
-                [(Part::From(0), &whole, as_printed as fn(&str) -> String), (Part::Tail(lines), &tail, settled)]
+                [(Part::From(0), &text, as_printed as fn(&str) -> String), (Part::Tail(lines), &tail, settled)]
             {
                 let excerpt = read_part(&history, part, 0, Limit::HeadAndTail(max_chars));
                 if text.chars().count() <= max_chars {

@@ -668,9 +668,9 @@ mod tests {
             cuts.sort_unstable();
             let begins = std::iter::once(0).chain(cuts.iter().copied());
             let portions = begins.zip(&cuts).map(|(begin, end)| &bytes[begin..*end]);
-            let whole = client_replies([bytes.as_slice()]);
-            prop_assert_eq!(&client_replies(portions), &whole);
-            prop_assert_eq!(&client_replies(bytes.chunks(1)), &whole);
+            let expected = client_replies([bytes.as_slice()]);
+            prop_assert_eq!(&client_replies(portions), &expected);
+            prop_assert_eq!(&client_replies(bytes.chunks(1)), &expected);
         }
     }
 

@@ -555,7 +555,7 @@ mod tests {
             let passed: Vec<u8> = pieces.iter().flat_map(|piece| viewers.pass(piece)).collect();
             String::from_utf8_lossy(&passed).into_owned()
         };
-        let others = [
+        let sequences = [
             "\x1b]l a title\x1b\\",
             "\x1b]L an icon\x1b\\",
             "\x1b]I/etc/passwd\x1b\\",
@@ -599,14 +599,14 @@ mod tests {
             "\x1bl",
             "\x1b`",
         ];
-        for other in others.into_iter().chain(QUERIES) {
-            let around = format!("a{other}b");
+        for sequence in sequences.into_iter().chain(QUERIES) {
+            let around = format!("a{sequence}b");
             // The rest of a sequence that another one ended is text.
             let output = drawn(&[around.as_bytes()]);
             let without_rest = output.replace("\x1b\\", "");
-            assert_eq!(without_rest, "ab", "{other:?}");
+            assert_eq!(without_rest, "ab", "{sequence:?}");
             let at_once: Vec<&[u8]> = around.as_bytes().chunks(1).collect();
-            assert_eq!(drawn(&at_once), output, "{other:?}, byte by byte");
+            assert_eq!(drawn(&at_once), output, "{sequence:?}, byte by byte");
         }
         let not_drawn = ["\x1b[22;0t", "\x1b[?0c", "\x1b]7;file://h/?\x1b\\", "\x1b_other\x1b\\"];
         let modes =

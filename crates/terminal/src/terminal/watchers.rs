@@ -213,15 +213,15 @@ mod tests {
     #[test]
     fn mismatched_delta_is_refused() {
         let mut watchers = ScreenWatchers::default();
-        let whole = update_for(&mut watchers, None, &update(1, 80, &["a", "b"]));
-        let first = whole.onto(None).unwrap();
+        let complete = update_for(&mut watchers, None, &update(1, 80, &["a", "b"]));
+        let first = complete.onto(None).unwrap();
         let delta = update_for(&mut watchers, Some(1), &update(2, 80, &["a", "B"]));
         assert_eq!(delta.clone().onto(Some(first.picture)).unwrap().picture, update(2, 80, &["a", "B"]).picture);
         assert!(delta.clone().onto(None).is_none(), "a delta needs a known screen");
         let smaller = update(1, 80, &["a"]).picture;
         assert!(delta.clone().onto(Some(smaller)).is_none(), "the row is outside the screen");
-        for other in [update(1, 70, &["a", "b"]), update(1, 80, &["a", "b", "c"])] {
-            assert!(delta.clone().onto(Some(other.picture)).is_none(), "the known screen has a different size");
+        for changed in [update(1, 70, &["a", "b"]), update(1, 80, &["a", "b", "c"])] {
+            assert!(delta.clone().onto(Some(changed.picture)).is_none(), "the known screen has a different size");
         }
     }
 

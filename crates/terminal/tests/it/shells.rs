@@ -263,15 +263,15 @@ async fn login_shells_read_their_files_and_report_too() {
 async fn zsh_finds_all_user_files_and_keeps_its_directory() {
     for own_directory in [None, Some("zsh")] {
         let world = World::new();
-        let directory = own_directory.map_or(String::new(), |directory| format!("{directory}/"));
+        let prefix = own_directory.map_or(String::new(), |directory| format!("{directory}/"));
         for file in [".zshenv", ".zprofile", ".zshrc", ".zlogin"] {
-            world.file(&format!("{directory}{file}"), &format!("files+=({file}:${{ZDOTDIR-home}})\n"));
+            world.file(&format!("{prefix}{file}"), &format!("files+=({file}:${{ZDOTDIR-home}})\n"));
         }
         let mut spec = world.spec(&["zsh", "-l"]);
-        let place = own_directory.map(|directory| format!("{}/{directory}", world.home()));
-        spec.environment.extend(place.clone().map(|place| ("ZDOTDIR".into(), place.into())));
+        let directory = own_directory.map(|directory| format!("{}/{directory}", world.home()));
+        spec.environment.extend(directory.clone().map(|directory| ("ZDOTDIR".into(), directory.into())));
         let session = world.open_spec(spec).await;
-        let reported = place.clone().unwrap_or_else(|| "home".into());
+        let reported = directory.clone().unwrap_or_else(|| "home".into());
         let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{reported}")).join(" ");
         assert_eq!(session.output_of("print $files").await.0, format!("{read}\n"));
         assert_eq!(session.output_of("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{reported}\n"));
@@ -718,24 +718,24 @@ async fn long_output_is_cut_and_readable_in_parts() {
         let world = World::new();
         let session = world.open(&[shell]).await;
         let result = session.runs("seq 1 160000; sh -c 'exit 3'").await;
-        let whole: String = (1..=160_000).map(|n| format!("{n}\n")).collect();
+        let expected: String = (1..=160_000).map(|n| format!("{n}\n")).collect();
         let tail = result.tail.unwrap();
         assert_eq!(result.exit_code, Some(3), "{shell}");
         assert!(result.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
         assert_eq!(
             result.output.len() + usize::try_from(result.left_out).unwrap() + tail.len(),
-            whole.len(),
+            expected.len(),
             "{shell}"
         );
-        assert_eq!(result.end - result.offset, whole.len() as u64, "{shell}");
+        assert_eq!(result.end - result.offset, expected.len() as u64, "{shell}");
         let rest = session
             .0
             .read(Part::From(result.next), Limit::Head(usize::try_from(result.left_out).unwrap() + tail.len()))
             .await
             .unwrap();
-        assert_eq!(result.output + &rest.head, whole, "{shell}");
+        assert_eq!(result.output + &rest.head, expected, "{shell}");
         let all = session.0.run(CommandRequest { limit: Limit::Head(2_000_000), ..request("seq 1 160000") }).await;
-        assert_eq!(all.unwrap().output, whole, "{shell}");
+        assert_eq!(all.unwrap().output, expected, "{shell}");
     }
 }
 

@@ -15,34 +15,34 @@ pub(super) const ARGUMENTS: &str = "arguments";
 impl Diagnostics {
     /// Reads one side of a contract, whose key is `what`.
     pub(super) fn contract(&mut self, document: &Object<'_>, what: &str) -> Contract {
-        let Some(place) = document.get(what) else { return Contract::default() };
-        let Some(entries) = self.free_object(&place, &format!("'{what}'")) else { return Contract::default() };
+        let Some(field) = document.get(what) else { return Contract::default() };
+        let Some(entries) = self.free_object(&field, &format!("'{what}'")) else { return Contract::default() };
         let count = entries.fields.len();
         if count > MAX_VARIABLES {
             let message = format!("'{what}' has at most {MAX_VARIABLES} variables, not {count}");
             self.error(&entries.pointer, message);
         }
-        for (name, place) in entries.iter() {
+        for (name, field) in entries.iter() {
             let is_same = |(other, _): &(&String, JsonPath<'_>)| *other != name && other.eq_ignore_ascii_case(name);
             if let Some((other, _)) = entries.iter().find(is_same).filter(|(other, _)| *other < name) {
-                self.error(&place.pointer, format!("the names '{other}' and '{name}' differ in case only"));
+                self.error(&field.pointer, format!("the names '{other}' and '{name}' differ in case only"));
             }
         }
-        Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(what, name, &place)).collect() }
+        Contract { variables: entries.iter().filter_map(|(name, field)| self.variable(what, name, &field)).collect() }
     }
 
     /// Reports names that are both arguments and return values.
     pub(super) fn check_disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
-        let Some(place) = document.get("return_values") else { return };
+        let Some(field) = document.get("return_values") else { return };
         for name in return_values.names().filter(|name| arguments.get(name).is_some()) {
             let message = format!("Environment variables cannot be both arguments and return values: {name}");
-            self.error(&format!("{}/{}", place.pointer, super::document::escaped(name)), message);
+            self.error(&format!("{}/{}", field.pointer, super::document::escaped(name)), message);
         }
     }
 
     /// Warns about secret arguments that no state can use: they are not exported, and no placeholder refers to them.
     pub(super) fn warn_unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
-        let Some(place) = document.get(ARGUMENTS) else { return };
+        let Some(field) = document.get(ARGUMENTS) else { return };
         for name in arguments
             .iter()
             .filter(|argument| argument.is_secret() && !argument.is_exported())
@@ -58,13 +58,13 @@ impl Diagnostics {
                     "the secret argument '{name}' is not exported, and no state uses {{{name}}}; write {{{name}|sh}} where it \
                      is typed, or add \"export\": true if programs are to find it in their environment"
                 );
-                let pointer = format!("{}/{}", place.pointer, super::document::escaped(name));
+                let pointer = format!("{}/{}", field.pointer, super::document::escaped(name));
                 self.problems.push(Problem::warning(pointer, message));
             }
         }
     }
 
-    fn variable(&mut self, what: &str, name: &str, place: &JsonPath<'_>) -> Option<ContractVariable> {
+    fn variable(&mut self, what: &str, name: &str, field: &JsonPath<'_>) -> Option<ContractVariable> {
         let is_argument = what == ARGUMENTS;
         let is_letter = |byte: u8| if is_argument { byte.is_ascii_alphabetic() } else { byte.is_ascii_uppercase() };
         let well_formed = (1..=MAX_VARIABLE_NAME_CHARS).contains(&name.len())
@@ -77,11 +77,11 @@ impl Diagnostics {
                 "{kind} '{name}' must {capitals}start with letter, contain only letters, numbers, and underscores, and have at \
                  most {MAX_VARIABLE_NAME_CHARS} characters"
             );
-            self.error(&place.pointer, message);
+            self.error(&field.pointer, message);
         } else if !may_be_named(name) {
-            self.error(&place.pointer, format!("'{name}' is a variable of every run: give the argument another name"));
+            self.error(&field.pointer, format!("'{name}' is a variable of every run: give the argument another name"));
         }
-        if let Value::String(description) = place.value {
+        if let Value::String(description) = field.value {
             return Some(ContractVariable {
                 name: name.to_owned(),
                 description: Some(description.clone()),
@@ -93,53 +93,53 @@ impl Diagnostics {
                 schema: None,
             });
         }
-        let object = self.object(place, "a variable of a contract", &VARIABLE_KEYS)?;
-        if let Some(place) = object.get("name")
-            && let Some(declared_name) = self.text(&place, "'name'")
+        let object = self.object(field, "a variable of a contract", &VARIABLE_KEYS)?;
+        if let Some(field) = object.get("name")
+            && let Some(declared_name) = self.text(&field, "'name'")
             && declared_name != name
         {
-            self.error(&place.pointer, format!("'name' must be the variable's key '{name}', not '{declared_name}'"));
+            self.error(&field.pointer, format!("'name' must be the variable's key '{name}', not '{declared_name}'"));
         }
-        let description = object.get("description").and_then(|place| self.text(&place, "'description'"));
-        let required = object.get("required").and_then(|place| self.boolean(&place, "'required'"));
-        let secret = object.get("secret").and_then(|place| self.boolean(&place, "'secret'"));
-        let export = object.get("export").and_then(|place| {
+        let description = object.get("description").and_then(|field| self.text(&field, "'description'"));
+        let required = object.get("required").and_then(|field| self.boolean(&field, "'required'"));
+        let secret = object.get("secret").and_then(|field| self.boolean(&field, "'secret'"));
+        let export = object.get("export").and_then(|field| {
             if what != ARGUMENTS {
                 self.error(
-                    &place.pointer,
+                    &field.pointer,
                     "'export' belongs to an argument; a return value is only read from the shell",
                 );
             }
-            let export = self.boolean(&place, "'export'");
+            let export = self.boolean(&field, "'export'");
             if export == Some(true) && !is_environment_variable(name) {
-                self.error(&place.pointer, "an argument is exported only if its name is in capital letters");
+                self.error(&field.pointer, "an argument is exported only if its name is in capital letters");
             }
             export
         });
-        let from = object.get("from").and_then(|place| {
+        let from = object.get("from").and_then(|field| {
             if what == ARGUMENTS {
                 self.error(
-                    &place.pointer,
+                    &field.pointer,
                     "'from' belongs to a return value; an argument is given, or has a 'default'",
                 );
             }
-            self.text(&place, "'from'").map(str::to_owned)
+            self.text(&field, "'from'").map(str::to_owned)
         });
-        let default = object.get("default").and_then(|place| self.default_value(&place));
-        let schema = object.get("schema").and_then(|place| self.value_schema(&place));
-        if let Some(place) = object.get("default").filter(|place| place.value.is_array() || place.value.is_object())
+        let default = object.get("default").and_then(|field| self.default_value(&field));
+        let schema = object.get("schema").and_then(|field| self.value_schema(&field));
+        if let Some(field) = object.get("default").filter(|field| field.value.is_array() || field.value.is_object())
             && object
                 .get("schema")
                 .is_none_or(|schema| !matches!(schema.value["type"].as_str(), Some("array" | "object")))
         {
             let message =
-                format!("'default' must be a string, not {}, unless its schema has that type", kind(place.value));
-            self.error(&place.pointer, message);
+                format!("'default' must be a string, not {}, unless its schema has that type", kind(field.value));
+            self.error(&field.pointer, message);
         }
-        if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
+        if let (Some(schema), Some(default), Some(field)) = (&schema, &default, object.get("default"))
             && let Some(problem) = schema.problem(default)
         {
-            self.error(&place.pointer, format!("the default {problem}, as its schema has it"));
+            self.error(&field.pointer, format!("the default {problem}, as its schema has it"));
         }
         Some(ContractVariable {
             name: name.to_owned(),
@@ -153,22 +153,22 @@ impl Diagnostics {
         })
     }
 
-    fn default_value(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        match place.value {
+    fn default_value(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        match field.value {
             Value::String(text) if text.contains('\0') => {
-                self.error(&place.pointer, "'default' contains a NUL, which no variable can hold");
+                self.error(&field.pointer, "'default' contains a NUL, which no variable can hold");
                 None
             }
             Value::Null => {
-                self.error(&place.pointer, format!("'default' must be a string, not {}", kind(place.value)));
+                self.error(&field.pointer, format!("'default' must be a string, not {}", kind(field.value)));
                 None
             }
             value => Some(substitute::as_text(value)),
         }
     }
 
-    fn value_schema(&mut self, place: &JsonPath<'_>) -> Option<ValueSchema> {
-        let object = self.free_object(place, "'schema'")?;
+    fn value_schema(&mut self, field: &JsonPath<'_>) -> Option<ValueSchema> {
+        let object = self.free_object(field, "'schema'")?;
         let mut is_valid = true;
         for keyword in object.fields.keys().filter(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
             let suggestion = suggestion_or_known(keyword, KEYWORDS.iter().copied());

@@ -23,23 +23,23 @@ impl Diagnostics {
     }
 
     /// Reads an object whose keys are all known; reports any other key.
-    pub(crate) fn object<'v>(&mut self, place: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
-        let mut object = self.free_object(place, what)?;
+    pub(crate) fn object<'v>(&mut self, field: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
+        let mut object = self.free_object(field, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
             let similar = meant_key(key, known);
             let message = format!("unknown key '{key}' in {what}{}", hint(key, similar, known));
-            self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
+            self.error(&format!("{}/{}", field.pointer, escaped(key)), message);
             object.meant_keys.extend(similar.map(str::to_owned));
         }
         Some(object)
     }
 
     /// Reads an object whose keys are chosen by its author.
-    pub(crate) fn free_object<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
-        match place.value {
-            Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone(), meant_keys: Vec::new() }),
+    pub(crate) fn free_object<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
+        match field.value {
+            Value::Object(fields) => Some(Object { fields, pointer: field.pointer.clone(), meant_keys: Vec::new() }),
             other => {
-                self.error(&place.pointer, format!("{what} must be an object, not {}", kind(other)));
+                self.error(&field.pointer, format!("{what} must be an object, not {}", kind(other)));
                 None
             }
         }
@@ -47,11 +47,11 @@ impl Diagnostics {
 
     /// Reads a required field.
     pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<JsonPath<'v>> {
-        let place = object.get(key);
-        if place.is_none() {
+        let field = object.get(key);
+        if field.is_none() {
             self.missing(object, key, "");
         }
-        place
+        field
     }
 
     /// Reports a missing field, unless an already reported unknown key is a misspelling of the field's key. `advice`
@@ -62,28 +62,28 @@ impl Diagnostics {
         }
     }
 
-    pub(crate) fn text<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<&'v str> {
-        let text = place.value.as_str();
+    pub(crate) fn text<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Option<&'v str> {
+        let text = field.value.as_str();
         if text.is_none() {
-            self.error(&place.pointer, format!("{what} must be a string, not {}", kind(place.value)));
+            self.error(&field.pointer, format!("{what} must be a string, not {}", kind(field.value)));
         }
         text
     }
 
-    pub(crate) fn boolean(&mut self, place: &JsonPath<'_>, what: &str) -> Option<bool> {
-        let boolean = place.value.as_bool();
+    pub(crate) fn boolean(&mut self, field: &JsonPath<'_>, what: &str) -> Option<bool> {
+        let boolean = field.value.as_bool();
         if boolean.is_none() {
-            self.error(&place.pointer, format!("{what} must be true or false, not {}", kind(place.value)));
+            self.error(&field.pointer, format!("{what} must be true or false, not {}", kind(field.value)));
         }
         boolean
     }
 
-    pub(crate) fn list<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Vec<JsonPath<'v>> {
-        if let Value::Array(items) = place.value {
-            let item = |(index, value)| JsonPath { value, pointer: format!("{}/{index}", place.pointer) };
+    pub(crate) fn list<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Vec<JsonPath<'v>> {
+        if let Value::Array(items) = field.value {
+            let item = |(index, value)| JsonPath { value, pointer: format!("{}/{index}", field.pointer) };
             return items.iter().enumerate().map(item).collect();
         }
-        self.error(&place.pointer, format!("{what} must be a list, not {}", kind(place.value)));
+        self.error(&field.pointer, format!("{what} must be a list, not {}", kind(field.value)));
         Vec::new()
     }
 }
@@ -105,10 +105,10 @@ impl<'v> Object<'v> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'v String, JsonPath<'v>)> {
-        let place = |(key, value): (&'v String, &'v Value)| {
+        let field = |(key, value): (&'v String, &'v Value)| {
             (key, JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
         };
-        self.fields.iter().map(place)
+        self.fields.iter().map(field)
     }
 }
 

@@ -275,8 +275,8 @@ impl Definition {
         });
         violations.extend(missing.map(|argument| {
             let name = argument.name();
-            let about = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
-            format!("argument {name}{about} is missing; add {name} to initial_variables")
+            let description = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
+            format!("argument {name}{description} is missing; add {name} to initial_variables")
         }));
         let missing = self.secrets().filter(|name| !initial.contains_key(&secret_variable(name)));
         violations.extend(missing.map(|name| {

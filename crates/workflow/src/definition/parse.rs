@@ -100,17 +100,17 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn document(&mut self, document: &Value) -> Option<Definition> {
-        let place = JsonPath { value: document, pointer: String::new() };
-        let object = self.diagnostics.object(&place, "a workflow definition", &DOCUMENT_KEYS)?;
-        let name = object.get("name").and_then(|place| self.name(&place));
-        let description = object.get("description").and_then(|place| self.description(&place));
+        let field = JsonPath { value: document, pointer: String::new() };
+        let object = self.diagnostics.object(&field, "a workflow definition", &DOCUMENT_KEYS)?;
+        let name = object.get("name").and_then(|field| self.name(&field));
+        let description = object.get("description").and_then(|field| self.description(&field));
         let arguments = self.diagnostics.contract(&object, "arguments");
         let return_values = self.diagnostics.contract(&object, "return_values");
         self.diagnostics.check_disjoint(&object, &arguments, &return_values);
         let initial = self.diagnostics.required(&object, "initial_state");
-        let initial_name = initial.as_ref().and_then(|place| self.diagnostics.text(place, "'initial_state'"));
+        let initial_name = initial.as_ref().and_then(|field| self.diagnostics.text(field, "'initial_state'"));
         let states = self.diagnostics.required(&object, "states");
-        let states = states.and_then(|place| self.diagnostics.free_object(&place, "'states'"))?;
+        let states = states.and_then(|field| self.diagnostics.free_object(&field, "'states'"))?;
         if states.fields.is_empty() || states.fields.len() > MAX_STATES {
             let count = states.fields.len();
             self.diagnostics
@@ -120,23 +120,23 @@ impl Reader<'_> {
             // The search for a similar key for each state would take too long.
             return None;
         }
-        if let (Some(place), Some(name)) = (&initial, initial_name)
+        if let (Some(field), Some(name)) = (&initial, initial_name)
             && !states.fields.contains_key(name)
         {
             let hint = suggestion(name, states.fields.keys().map(String::as_str));
-            self.diagnostics.error(&place.pointer, format!("Initial state '{name}' not found in states{hint}"));
+            self.diagnostics.error(&field.pointer, format!("Initial state '{name}' not found in states{hint}"));
         }
         let all_states = states.clone();
-        let finally_state = object.get("finally").and_then(|place| {
-            let name = self.diagnostics.text(&place, "'finally'")?;
+        let finally_state = object.get("finally").and_then(|field| {
+            let name = self.diagnostics.text(&field, "'finally'")?;
             if !all_states.fields.contains_key(name) {
                 let hint = suggestion(name, all_states.fields.keys().map(String::as_str));
-                self.diagnostics.error(&place.pointer, format!("the finally state '{name}' is not in states{hint}"));
+                self.diagnostics.error(&field.pointer, format!("the finally state '{name}' is not in states{hint}"));
             }
             Some(name.to_owned())
         });
-        let host = object.get("host").and_then(|place| self.host(&place));
-        let states = states.iter().map(|(name, place)| self.state(name, &place, &all_states, host.as_deref()));
+        let host = object.get("host").and_then(|field| self.host(&field));
+        let states = states.iter().map(|(name, field)| self.state(name, &field, &all_states, host.as_deref()));
         let states: Vec<_> = states.collect();
         // Without the targets of an unreadable state, other states would look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
@@ -169,33 +169,33 @@ impl Reader<'_> {
         })
     }
 
-    fn name(&mut self, place: &JsonPath<'_>) -> Option<WorkflowName> {
-        let name = self.diagnostics.text(place, "'name'")?;
+    fn name(&mut self, field: &JsonPath<'_>) -> Option<WorkflowName> {
+        let name = self.diagnostics.text(field, "'name'")?;
         match name.parse() {
             Ok(name) => Some(name),
             Err(error) => {
                 let error: InvalidId = error;
-                self.diagnostics.error(&place.pointer, error.to_string());
+                self.diagnostics.error(&field.pointer, error.to_string());
                 None
             }
         }
     }
 
-    fn description(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        let description = self.diagnostics.text(place, "'description'")?;
+    fn description(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        let description = self.diagnostics.text(field, "'description'")?;
         let length = description.chars().count();
         if length > MAX_DESCRIPTION_CHARS {
             let message = format!("'description' has {length} characters, at most {MAX_DESCRIPTION_CHARS} are allowed");
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
         Some(description.to_owned())
     }
 
     /// Reads the name of a host, which may have placeholders.
-    fn host(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        let host = self.diagnostics.text(place, "'host'")?;
+    fn host(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        let host = self.diagnostics.text(field, "'host'")?;
         if host.trim().is_empty() {
-            self.diagnostics.error(&place.pointer, "'host' must not be empty; omit it for this computer");
+            self.diagnostics.error(&field.pointer, "'host' must not be empty; omit it for this computer");
         }
         Some(host.to_owned())
     }
@@ -204,14 +204,14 @@ impl Reader<'_> {
     /// Returns whether the state has its own host.
     fn set_host(&mut self, object: &Object<'_>, action: &mut Action, default_host: Option<&str>) -> bool {
         let own_host = object.get("host");
-        let host = own_host.as_ref().and_then(|place| self.host(place));
+        let host = own_host.as_ref().and_then(|field| self.host(field));
         let has_session = action.params.get("session_id").is_some_and(|session| !session.is_null());
         let takes_host = matches!(action.tool.as_str(), tool::OPEN_TERMINAL | tool::PUT_FILE | tool::GET_FILE)
             || (action.tool == tool::RUN_COMMAND && !has_session);
         match (own_host, host.as_deref().or(default_host)) {
-            (Some(place), _) if !takes_host => {
+            (Some(field), _) if !takes_host => {
                 let message = "'host' is for a state that opens a terminal or moves a file: open_terminal, run_command without session_id, put_file and get_file";
-                self.diagnostics.error(&place.pointer, message);
+                self.diagnostics.error(&field.pointer, message);
             }
             (_, Some(host)) if takes_host && action.params.get("host").is_none() => {
                 action.params.insert("host".to_owned(), host.into());
@@ -221,33 +221,33 @@ impl Reader<'_> {
         object.get("host").is_some()
     }
 
-    fn state(&mut self, name: &str, place: &JsonPath<'_>, known: &Object<'_>, host: Option<&str>) -> Option<State> {
+    fn state(&mut self, name: &str, field: &JsonPath<'_>, known: &Object<'_>, host: Option<&str>) -> Option<State> {
         let well_formed = (1..=MAX_NAME_CHARS).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
             let message = format!("'{name}' is not a valid state name (1 to {MAX_NAME_CHARS} letters, digits or '_')");
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
-        let object = self.diagnostics.object(place, "a state", &STATE_KEYS)?;
-        let mut action = self.diagnostics.required(&object, "action").and_then(|place| self.action(&place));
+        let object = self.diagnostics.object(field, "a state", &STATE_KEYS)?;
+        let mut action = self.diagnostics.required(&object, "action").and_then(|field| self.action(&field));
         let has_own_host = action.as_mut().is_some_and(|action| self.set_host(&object, action, host));
-        let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
+        let transitions = object.get("transitions").map(|field| self.transitions(name, &field, known));
         let timeout = self.timeout(&object);
-        let on_timeout = object.get("on_timeout").and_then(|place| self.target(name, "on_timeout", &place, known));
+        let on_timeout = object.get("on_timeout").and_then(|field| self.target(name, "on_timeout", &field, known));
         let max_visits = self.max_visits(&object);
-        let on_exhausted = object.get("on_exhausted").and_then(|place| {
+        let on_exhausted = object.get("on_exhausted").and_then(|field| {
             if max_visits.is_none() {
-                self.diagnostics.error(&place.pointer, "'on_exhausted' needs 'max_visits' beside it");
+                self.diagnostics.error(&field.pointer, "'on_exhausted' needs 'max_visits' beside it");
             }
-            self.target(name, "on_exhausted", &place, known)
+            self.target(name, "on_exhausted", &field, known)
         });
-        let asks_when_unknown = object.get("on_unknown").is_some_and(|place| self.on_unknown(&place));
-        let for_each = object.get("for_each").and_then(|place| self.for_each(&place, action.as_ref()));
+        let asks_when_unknown = object.get("on_unknown").is_some_and(|field| self.on_unknown(&field));
+        let for_each = object.get("for_each").and_then(|field| self.for_each(&field, action.as_ref()));
         let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
         if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
-            && let Some(place) = object.get("transitions").filter(|_| !transitions.is_empty())
+            && let Some(field) = object.get("transitions").filter(|_| !transitions.is_empty())
         {
-            self.diagnostics.error(&place.pointer, "a return ends the run, so it has no transitions");
+            self.diagnostics.error(&field.pointer, "a return ends the run, so it has no transitions");
         }
         Some(State {
             name: name.to_owned(),
@@ -264,18 +264,18 @@ impl Reader<'_> {
     }
 
     /// Reads the `on_unknown` of a state.
-    fn on_unknown(&mut self, place: &JsonPath<'_>) -> bool {
-        let word = self.diagnostics.text(place, "'on_unknown'");
+    fn on_unknown(&mut self, field: &JsonPath<'_>) -> bool {
+        let word = self.diagnostics.text(field, "'on_unknown'");
         if word.is_some_and(|word| !matches!(word, "ask" | "fail")) {
-            self.diagnostics.error(&place.pointer, "'on_unknown' is \"ask\" or \"fail\"");
+            self.diagnostics.error(&field.pointer, "'on_unknown' is \"ask\" or \"fail\"");
         }
         word == Some("ask")
     }
 
     /// Reads the items of a state: an object, or the items alone.
-    fn for_each(&mut self, place: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
+    fn for_each(&mut self, field: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
         if let Some(action) = action.filter(|action| items::UNREPEATABLE_TOOLS.contains(&action.tool.as_str())) {
-            self.diagnostics.error(&place.pointer, format!("a {} cannot be repeated for several items", action.tool));
+            self.diagnostics.error(&field.pointer, format!("a {} cannot be repeated for several items", action.tool));
         }
         let with_defaults = |items: &Value| ForEach {
             items: items.clone(),
@@ -283,17 +283,17 @@ impl Reader<'_> {
             max_items: items::DEFAULT_MAX_ITEMS,
             parallel: None,
         };
-        let for_each = match place.value {
-            Value::String(_) | Value::Array(_) => with_defaults(place.value),
+        let for_each = match field.value {
+            Value::String(_) | Value::Array(_) => with_defaults(field.value),
             _ => {
-                let object = self.diagnostics.object(place, "'for_each'", &FOR_EACH_KEYS)?;
+                let object = self.diagnostics.object(field, "'for_each'", &FOR_EACH_KEYS)?;
                 let items = self.diagnostics.required(&object, "items")?;
                 if !matches!(items.value, Value::String(_) | Value::Array(_)) {
                     let message = format!("'items' must be a list, or text with lines, not {}", kind(items.value));
                     self.diagnostics.error(&items.pointer, message);
                 }
-                let name = object.get("as").and_then(|place| self.item_name(&place));
-                let max_items = object.get("max_items").and_then(|place| self.max_items(&place));
+                let name = object.get("as").and_then(|field| self.item_name(&field));
+                let max_items = object.get("max_items").and_then(|field| self.max_items(&field));
                 let parallel = self.for_each_parallel(&object, action);
                 let defaults = with_defaults(items.value);
                 ForEach {
@@ -308,7 +308,7 @@ impl Reader<'_> {
             && items.len() > for_each.max_items as usize
         {
             let message = format!("{} items exceed the max_items of {}", items.len(), for_each.max_items);
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
         Some(for_each)
     }
@@ -316,34 +316,34 @@ impl Reader<'_> {
     /// Reads the settings for parallel child runs of a list.
     fn for_each_parallel(&mut self, for_each: &Object<'_>, action: Option<&Action>) -> Option<ForEachParallel> {
         let fail_fast = for_each.get(parallel::FAIL_FAST);
-        let Some(place) = for_each.get(parallel::MAX_PARALLEL) else {
-            if let Some(place) = fail_fast {
-                self.diagnostics.error(&place.pointer, "'fail_fast' needs 'max_parallel' beside it");
+        let Some(field) = for_each.get(parallel::MAX_PARALLEL) else {
+            if let Some(field) = fail_fast {
+                self.diagnostics.error(&field.pointer, "'fail_fast' needs 'max_parallel' beside it");
             }
             return None;
         };
         if action.is_some_and(|action| action.tool != tool::RUN_WORKFLOW) {
             let message = "only a run_workflow can process several items at once: put the states into a workflow of their \
                            own, which gets a terminal for each item";
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
-        let max_parallel = parallel::read_max_parallel(Some(place.value));
+        let max_parallel = parallel::read_max_parallel(Some(field.value));
         if let Err(error) = &max_parallel {
-            self.diagnostics.error(&place.pointer, error.to_string());
+            self.diagnostics.error(&field.pointer, error.to_string());
         }
-        let is_fail_fast = match fail_fast.as_ref().map(|place| (place, place.value.as_bool())) {
+        let is_fail_fast = match fail_fast.as_ref().map(|field| (field, field.value.as_bool())) {
             None => false,
             Some((_, Some(value))) => value,
-            Some((place, None)) => {
-                self.diagnostics.error(&place.pointer, InvalidParallel::FailFast.to_string());
+            Some((field, None)) => {
+                self.diagnostics.error(&field.pointer, InvalidParallel::FailFast.to_string());
                 false
             }
         };
         Some(ForEachParallel { max_parallel: max_parallel.ok()?, fail_fast: is_fail_fast })
     }
 
-    fn item_name(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        let name = self.diagnostics.text(place, "'as'")?;
+    fn item_name(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        let name = self.diagnostics.text(field, "'as'")?;
         let is_name = !name.is_empty()
             && name.len() <= MAX_NAME_CHARS
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -351,78 +351,78 @@ impl Reader<'_> {
         if !is_name {
             let message =
                 format!("'{name}' is not a valid item name: use letters, digits or '_', and no standard variable");
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
         Some(name.to_owned())
     }
 
-    fn max_items(&mut self, place: &JsonPath<'_>) -> Option<u32> {
-        let max_items = place.value.as_u64().and_then(|max_items| u32::try_from(max_items).ok());
+    fn max_items(&mut self, field: &JsonPath<'_>) -> Option<u32> {
+        let max_items = field.value.as_u64().and_then(|max_items| u32::try_from(max_items).ok());
         let max_items = max_items.filter(|max_items| (1..=items::MAX_ITEMS).contains(max_items));
         if max_items.is_none() {
             let message =
-                format!("'max_items' must be a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(place.value));
-            self.diagnostics.error(&place.pointer, message);
+                format!("'max_items' must be a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(field.value));
+            self.diagnostics.error(&field.pointer, message);
         }
         max_items
     }
 
     /// Reads the target state of a key, such as `on_timeout`.
-    fn target(&mut self, state: &str, key: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
-        let target = self.diagnostics.text(place, &format!("'{key}'"))?;
+    fn target(&mut self, state: &str, key: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
+        let target = self.diagnostics.text(field, &format!("'{key}'"))?;
         if !known.fields.contains_key(target) {
             let (hint, cause) =
                 (suggestion(target, known.fields.keys().map(String::as_str)), key.trim_start_matches("on_"));
             self.diagnostics
-                .error(&place.pointer, format!("State '{state}' {cause} target '{target}' not found{hint}"));
+                .error(&field.pointer, format!("State '{state}' {cause} target '{target}' not found{hint}"));
         }
         Some(target.to_owned())
     }
 
     fn max_visits(&mut self, state: &Object<'_>) -> Option<u32> {
-        let place = state.get("max_visits")?;
-        let visits = place.value.as_u64().filter(|visits| MAX_VISITS_RANGE.contains(visits));
+        let field = state.get("max_visits")?;
+        let visits = field.value.as_u64().filter(|visits| MAX_VISITS_RANGE.contains(visits));
         if visits.is_none() {
             let (min, max) = (MAX_VISITS_RANGE.start(), MAX_VISITS_RANGE.end());
-            let message = format!("'max_visits' must be a whole number from {min} to {max}, not {}", kind(place.value));
-            self.diagnostics.error(&place.pointer, message);
+            let message = format!("'max_visits' must be a whole number from {min} to {max}, not {}", kind(field.value));
+            self.diagnostics.error(&field.pointer, message);
         }
         visits.and_then(|visits| u32::try_from(visits).ok())
     }
 
     fn timeout(&mut self, state: &Object<'_>) -> Option<Duration> {
         let (long, short) = (state.get("timeout_seconds"), state.get("timeout"));
-        if let (Some(place), Some(_)) = (&long, &short) {
+        if let (Some(field), Some(_)) = (&long, &short) {
             let message = "'timeout' and 'timeout_seconds' are the same key, give one of them";
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
-        let place = short.or(long)?;
-        let seconds = place.value.as_f64().filter(|seconds| TIMEOUT_SECONDS.contains(seconds));
+        let field = short.or(long)?;
+        let seconds = field.value.as_f64().filter(|seconds| TIMEOUT_SECONDS.contains(seconds));
         if seconds.is_none() {
             let message = format!(
                 "a timeout must be a number of seconds from {} to {}, not {}",
                 TIMEOUT_SECONDS.start(),
                 TIMEOUT_SECONDS.end(),
-                kind(place.value)
+                kind(field.value)
             );
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
         seconds.map(Duration::from_secs_f64)
     }
 
-    fn action(&mut self, place: &JsonPath<'_>) -> Option<Action> {
-        let object = self.diagnostics.object(place, "an action", &ACTION_KEYS)?;
+    fn action(&mut self, field: &JsonPath<'_>) -> Option<Action> {
+        let object = self.diagnostics.object(field, "an action", &ACTION_KEYS)?;
         let params = match object.get("params") {
             Some(params) => self.diagnostics.free_object(&params, "'params'")?.fields.clone(),
             None => Map::new(),
         };
-        let place = self.diagnostics.required(&object, "tool")?;
-        let tool = self.diagnostics.text(&place, "'tool'")?;
+        let field = self.diagnostics.required(&object, "tool")?;
+        let tool = self.diagnostics.text(&field, "'tool'")?;
         let mut known_tools = self.tools.tools();
         known_tools.extend(tool::MACHINE_TOOLS.iter().map(ToString::to_string));
         if !known_tools.iter().any(|known| known == tool) {
             let hint = suggestion_or_known(tool, known_tools.iter().map(String::as_str));
-            self.diagnostics.error(&place.pointer, format!("unknown tool '{tool}'{hint}"));
+            self.diagnostics.error(&field.pointer, format!("unknown tool '{tool}'{hint}"));
             return None;
         }
         let problems = match tool {
@@ -513,26 +513,26 @@ impl Reader<'_> {
         problems
     }
 
-    fn transitions(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
-        let items = self.diagnostics.list(place, "'transitions'");
+    fn transitions(&mut self, state: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
+        let items = self.diagnostics.list(field, "'transitions'");
         if items.len() > MAX_TRANSITIONS {
             let count = items.len();
             let message = format!("a state has at most {MAX_TRANSITIONS} transitions, not {count}");
-            self.diagnostics.error(&place.pointer, message);
+            self.diagnostics.error(&field.pointer, message);
         }
         let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();
-        self.report_ambiguous_choices(place, &transitions);
+        self.report_ambiguous_choices(field, &transitions);
         transitions
     }
 
-    fn transition(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<Transition> {
-        let object = self.diagnostics.object(place, "a transition", &TRANSITION_KEYS)?;
+    fn transition(&mut self, state: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Option<Transition> {
+        let object = self.diagnostics.object(field, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
                 self.diagnostics.missing(&object, "condition", "; write {} for one that always holds");
                 None
             }
-            Some(place) => Condition::read(&mut self.diagnostics, self.tools, &place, object.get("pattern").as_ref()),
+            Some(field) => Condition::read(&mut self.diagnostics, self.tools, &field, object.get("pattern").as_ref()),
         };
         let next_state_place = self.diagnostics.required(&object, "next_state")?;
         let next_state = self.diagnostics.text(&next_state_place, "'next_state'")?;
@@ -545,12 +545,12 @@ impl Reader<'_> {
     }
 
     /// Reports transitions of a state with the same description, which a gate could not distinguish.
-    fn report_ambiguous_choices(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
+    fn report_ambiguous_choices(&mut self, field: &JsonPath<'_>, transitions: &[Option<Transition>]) {
         let description = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
         let descriptions: Vec<_> = transitions.iter().map(description).collect();
         for (index, description) in descriptions.iter().enumerate() {
             if description.is_some() && descriptions[..index].contains(description) {
-                let pointer = format!("{}/{index}/condition/description", place.pointer);
+                let pointer = format!("{}/{index}/condition/description", field.pointer);
                 self.diagnostics.error(&pointer, "another transition of this state has the same description");
             }
         }

@@ -47,28 +47,28 @@ pub enum InvalidField {
 }
 
 impl Field {
-    pub(super) fn read(name: &str, about: &Value, required: bool) -> Result<Self, Vec<String>> {
-        let Value::Object(about) = about else {
+    pub(super) fn read(name: &str, schema: &Value, required: bool) -> Result<Self, Vec<String>> {
+        let Value::Object(schema) = schema else {
             return Err(vec![r#"must be an object such as {"type": "string"}"#.to_owned()]);
         };
-        let offers = about.contains_key("enum") || about.contains_key("oneOf");
+        let offers = schema.contains_key("enum") || schema.contains_key("oneOf");
         let mut problems = Vec::new();
-        let (word, keys): (_, &[&str]) = match about.get("type").and_then(Value::as_str) {
+        let (word, keys): (_, &[&str]) = match schema.get("type").and_then(Value::as_str) {
             Some("string") => ("string", &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"]),
-            None if offers && !about.contains_key("type") => ("string", &["enum", "enumNames", "oneOf"]),
+            None if offers && !schema.contains_key("type") => ("string", &["enum", "enumNames", "oneOf"]),
             Some(word @ ("number" | "integer")) => (word, &["minimum", "maximum"]),
             Some("boolean") => ("boolean", &[]),
             _ => {
-                let kind = about.get("type").unwrap_or(&Value::Null);
+                let kind = schema.get("type").unwrap_or(&Value::Null);
                 return Err(vec![format!("has type {kind}; a field is a string, number, integer or boolean")]);
             }
         };
         let known = || ["type", "title", "description", "default"].iter().chain(keys);
-        for key in about.keys().filter(|key| !known().any(|known| known == key)) {
+        for key in schema.keys().filter(|key| !known().any(|known| known == key)) {
             let known: Vec<&str> = known().copied().collect();
             problems.push(format!("has an unknown key '{key}'; a {word} has {}", known.join(", ")));
         }
-        let text = |key: &str, problems: &mut Vec<String>| match about.get(key) {
+        let text = |key: &str, problems: &mut Vec<String>| match schema.get(key) {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()),
             Some(other) => {
@@ -79,13 +79,13 @@ impl Field {
         let (title, description) = (text("title", &mut problems), text("description", &mut problems));
         let kind = match word {
             "boolean" => Kind::Boolean,
-            "string" if offers => Kind::Choice(read_choices(about, &mut problems)),
-            "string" => read_text(about, &mut problems),
-            _ => read_number(about, word == "integer", &mut problems),
+            "string" if offers => Kind::Choice(read_choices(schema, &mut problems)),
+            "string" => read_text(schema, &mut problems),
+            _ => read_number(schema, word == "integer", &mut problems),
         };
         let mut field = Self { name: name.to_owned(), title, description, required, default: None, kind };
         if problems.is_empty()
-            && let Some(default) = about.get("default").filter(|default| !default.is_null())
+            && let Some(default) = schema.get("default").filter(|default| !default.is_null())
         {
             match field.parse_value(default) {
                 Ok(default) => field.default = Some(default),

@@ -40,8 +40,8 @@ impl Offered {
 }
 
 /// Reads the constraints of text.
-pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) -> Kind {
-    let mut length = |key: &str| match about.get(key) {
+pub(super) fn read_text(schema: &Map<String, Value>, problems: &mut Vec<String>) -> Kind {
+    let mut length = |key: &str| match schema.get(key) {
         None | Some(Value::Null) => None,
         Some(value) => {
             let length = value.as_u64();
@@ -55,7 +55,7 @@ pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) 
     if min.zip(max).is_some_and(|(min, max)| min > max) {
         problems.push("has a minLength above its maxLength".to_owned());
     }
-    let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
+    let format = schema.get("format").filter(|format| !format.is_null()).and_then(|word| {
         let format = word.as_str().and_then(Format::from_name);
         if format.is_none() {
             problems.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
@@ -66,8 +66,8 @@ pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) 
 }
 
 /// Reads the constraints of a number.
-pub(super) fn read_number(about: &Map<String, Value>, is_whole_number: bool, problems: &mut Vec<String>) -> Kind {
-    let mut bound = |key: &str| match about.get(key) {
+pub(super) fn read_number(schema: &Map<String, Value>, is_whole_number: bool, problems: &mut Vec<String>) -> Kind {
+    let mut bound = |key: &str| match schema.get(key) {
         None | Some(Value::Null) => None,
         Some(value) => {
             let bound = value.as_f64();
@@ -85,9 +85,9 @@ pub(super) fn read_number(about: &Map<String, Value>, is_whole_number: bool, pro
 }
 
 /// Reads the choices of a field.
-pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String>) -> Vec<Offered> {
+pub(super) fn read_choices(schema: &Map<String, Value>, problems: &mut Vec<String>) -> Vec<Offered> {
     let mut offered: Vec<Offered> = Vec::new();
-    if let Some(list) = about.get("oneOf") {
+    if let Some(list) = schema.get("oneOf") {
         for item in list.as_array().into_iter().flatten() {
             match item.get("const").and_then(Value::as_str) {
                 Some(value) => {
@@ -97,8 +97,8 @@ pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String
             }
         }
     } else {
-        let titles = about.get("enumNames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        for (index, item) in about.get("enum").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let titles = schema.get("enumNames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (index, item) in schema.get("enum").and_then(Value::as_array).into_iter().flatten().enumerate() {
             match item.as_str() {
                 Some(value) => {
                     offered.push(Offered::new(value, titles.get(index).and_then(Value::as_str)));

@@ -188,9 +188,9 @@ mod tests {
         assert_eq!(text(&json!("a"), &json!("b")), r#"was "a" and is "b""#);
         assert_eq!(text(&json!([1, 2]), &json!([2, 1])), "is in another order: it was [1,2] and is [2,1]");
         let ordered = |text: &str| serde_json::from_str::<Value>(text).expect("the text is JSON");
-        let (one, other) = (ordered(r#"{"a":1,"b":2}"#), ordered(r#"{"b":2,"a":1}"#));
-        assert!(!is_same(Some(&one), Some(&other)) && is_same(Some(&one), Some(&one)));
-        assert_eq!(text(&one, &other), r#"is in another order: it was {"a":1,"b":2} and is {"b":2,"a":1}"#);
+        let (left, right) = (ordered(r#"{"a":1,"b":2}"#), ordered(r#"{"b":2,"a":1}"#));
+        assert!(!is_same(Some(&left), Some(&right)) && is_same(Some(&left), Some(&left)));
+        assert_eq!(text(&left, &right), r#"is in another order: it was {"a":1,"b":2} and is {"b":2,"a":1}"#);
         // Truncating a long text keeps an escaped character whole.
         let long = |end: &str| json!(format!("{}{}{end}", "x".repeat(130), "\\n".repeat(20)));
         assert!(text(&long("a"), &long("b")).starts_with(r#"was …\\n\\n"#), "{}", text(&long("a"), &long("b")));

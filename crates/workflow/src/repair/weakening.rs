@@ -22,14 +22,14 @@ use crate::tool;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakening {
     /// JSON pointer (RFC 6901) into the document before or after the patch.
-    pub place: String,
+    pub path: String,
     /// The weakening, as a sentence without a full stop.
     pub what: String,
 }
 
 impl fmt::Display for Weakening {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ({})", self.what, self.place)
+        write!(out, "{} ({})", self.what, self.path)
     }
 }
 
@@ -79,8 +79,8 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    fn report(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.weakenings.push(Weakening { place: place.into(), what: what.into() });
+    fn report(&mut self, path: impl Into<String>, what: impl Into<String>) {
+        self.weakenings.push(Weakening { path: path.into(), what: what.into() });
     }
 
     /// Compares the documents without their states.
@@ -90,7 +90,7 @@ impl<'a> Comparison<'a> {
             return;
         };
         for key in keys(before, after).filter(|key| !DESCRIPTIVE_FIELDS.contains(key) && *key != "states") {
-            let place = format!("/{key}");
+            let path = format!("/{key}");
             match (key, before.get(key), after.get(key)) {
                 (_, before, after) if before == after => {}
                 ("arguments" | "return_values", before, after) => self.compare_contract(key, before, after),
@@ -99,12 +99,12 @@ impl<'a> Comparison<'a> {
                     let known = known_targets(self.after, &first, |name| self.before.state(name).is_some());
                     if known.iter().any(|to| *to != Some(self.before.initial_state())) {
                         let [old, new] = [self.before, self.after].map(Definition::initial_state);
-                        self.report(place, format!("a run no longer begins with '{old}', but with '{new}'"));
+                        self.report(path, format!("a run no longer begins with '{old}', but with '{new}'"));
                     }
                 }
-                (_, Some(old), None) => self.report(place, format!("'{key}' is gone: it was {}", value_text(old))),
-                (_, None, Some(new)) => self.report(place, format!("'{key}' is new: {}", value_text(new))),
-                (_, old, new) => self.report(place, format!("'{key}' {}", change(old, new))),
+                (_, Some(old), None) => self.report(path, format!("'{key}' is gone: it was {}", value_text(old))),
+                (_, None, Some(new)) => self.report(path, format!("'{key}' is new: {}", value_text(new))),
+                (_, old, new) => self.report(path, format!("'{key}' {}", change(old, new))),
             }
         }
     }
@@ -114,17 +114,17 @@ impl<'a> Comparison<'a> {
         let [before, after] = [before, after].map(|side| side.and_then(Value::as_object).unwrap_or(&empty));
         let what = if side == "arguments" { "argument" } else { "return value" };
         for (name, old) in before {
-            let place = format!("/{side}/{}", pointer(name));
+            let path = format!("/{side}/{}", pointer(name));
             match after.get(name) {
-                None => self.report(place, format!("the {what} '{name}' is gone")),
+                None => self.report(path, format!("the {what} '{name}' is gone")),
                 Some(new) if without_descriptions(new) != without_descriptions(old) => {
-                    self.report(place, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
+                    self.report(path, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
                 }
                 // The description tells a person which secret to type.
                 Some(new) if new != old && new.get("secret") == Some(&Value::Bool(true)) => {
                     let words = change(old.get("description"), new.get("description"));
                     self.report(
-                        place,
+                        path,
                         format!("the secret '{name}' is requested in other words: its description {words}"),
                     );
                 }
@@ -145,11 +145,11 @@ impl<'a> Comparison<'a> {
         let (before, after) = (self.before, self.after);
         let is_new = |name: &str| before.arguments().iter().all(|known| known.name() != name);
         for argument in after.arguments().iter().filter(|argument| is_new(argument.name())) {
-            let (name, place) = (argument.name(), format!("/arguments/{}", pointer(argument.name())));
+            let (name, path) = (argument.name(), format!("/arguments/{}", pointer(argument.name())));
             if argument.is_exported() {
                 let value = value_text(&Value::from(argument.default()));
                 self.report(
-                    &place,
+                    &path,
                     format!(
                         "the new argument '{name}' is in the environment of the programs, as {value}: add export: false"
                     ),
@@ -157,47 +157,47 @@ impl<'a> Comparison<'a> {
             }
             if variables(before).contains(name) {
                 self.report(
-                    &place,
+                    &path,
                     format!("the new argument '{name}' has the name of a variable that is used already"),
                 );
             }
             if let Some(gate) = human_gates(after).find(|_| GATE_VARIABLES.contains(&name)) {
-                self.report(&place, format!("the new argument '{name}' is shown at the gate '{}'", gate.name()));
+                self.report(&path, format!("the new argument '{name}' is shown at the gate '{}'", gate.name()));
             }
         }
     }
 
     fn compare_state(&mut self, before: &'a State) {
         let name = before.name();
-        let place = format!("/states/{}", pointer(name));
+        let path = format!("/states/{}", pointer(name));
         let Some(after) = self.after.state(name) else {
             let is_gate = human_gates(self.before).any(|gate| gate.name() == name);
-            return self.report(place, format!("the {} '{name}' is gone", if is_gate { "gate" } else { "state" }));
+            return self.report(path, format!("the {} '{name}' is gone", if is_gate { "gate" } else { "state" }));
         };
         let (Some(old), Some(new)) = (document(self.before, name), document(self.after, name)) else { return };
         for key in keys(old, new).filter(|key| !DESCRIPTIVE_FIELDS.contains(key)) {
-            let place = format!("{place}/{key}");
+            let path = format!("{path}/{key}");
             match (key, old.get(key), new.get(key)) {
-                ("action", Some(old), Some(new)) => self.compare_action(&place, before, old, new),
+                ("action", Some(old), Some(new)) => self.compare_action(&path, before, old, new),
                 (_, before, after) if before == after => {}
                 // `compare_transitions` compares the targets.
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
-                ("timeout" | "max_visits", old, new) => self.compare_limit(&place, (before, key), old, new),
+                ("timeout" | "max_visits", old, new) => self.compare_limit(&path, (before, key), old, new),
                 ("on_unknown", _, Some(new)) if *new == "ask" => {
                     let what = "asks how to continue where its failure used to end the run: an agent may choose the next state";
-                    self.report(place, format!("'{name}' {what}"));
+                    self.report(path, format!("'{name}' {what}"));
                 }
                 ("on_unknown", Some(old), _) if *old == "ask" => {
-                    self.report(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
+                    self.report(path, format!("'{name}' no longer asks when it finds nothing that it expects"));
                 }
-                (_, old, new) => self.report(place, format!("'{key}' of '{name}' {}", change(old, new))),
+                (_, old, new) => self.report(path, format!("'{key}' of '{name}' {}", change(old, new))),
             }
         }
-        self.compare_transitions(&place, before, after);
+        self.compare_transitions(&path, before, after);
     }
 
     /// Reports a raised limit, and a lowered limit after which the run continues.
-    fn compare_limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
+    fn compare_limit(&mut self, path: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
         // A state without a limit has the default limit.
         let default_limit = tool::DEFAULT_TIMEOUT.as_secs_f64();
@@ -208,7 +208,7 @@ impl<'a> Comparison<'a> {
         };
         let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), value_text));
         if !is_lower {
-            return self.report(place, format!("the limit '{key}' was {old} and is {new}"));
+            return self.report(path, format!("the limit '{key}' was {old} and is {new}"));
         }
         let continues = match key {
             "max_visits" => state.on_exhausted().is_some(),
@@ -216,56 +216,56 @@ impl<'a> Comparison<'a> {
             _ => state.action().tool() == tool::GATE || state.asks_when_unknown() || may_continue_late(state),
         };
         if continues {
-            self.report(place, format!("'{}' is left sooner: the limit '{key}' was {old} and is {new}", state.name()));
+            self.report(path, format!("'{}' is left sooner: the limit '{key}' was {old} and is {new}", state.name()));
         }
     }
 
-    fn compare_action(&mut self, place: &str, before: &State, old: &Value, new: &Value) {
+    fn compare_action(&mut self, path: &str, before: &State, old: &Value, new: &Value) {
         let state = before.name();
         let tool = |action: &Value| action.get("tool").cloned().unwrap_or_default();
         if tool(old) != tool(new) {
             let action = self.after.state(state).map(|state| self.describe_action(state)).unwrap_or_default();
             return self
-                .report(format!("{place}/tool"), format!("'{state}' did {} and now {action}", value_text(&tool(old))));
+                .report(format!("{path}/tool"), format!("'{state}' did {} and now {action}", value_text(&tool(old))));
         }
         let is_gate = tool(old) == tool::GATE;
         let empty = Map::new();
         let [old, new] = [old, new].map(|action| action.get("params").and_then(Value::as_object).unwrap_or(&empty));
         for key in keys(old, new) {
-            let place = format!("{place}/params/{}", pointer(key));
+            let path = format!("{path}/params/{}", pointer(key));
             match (key, old.get(key), new.get(key)) {
                 (_, old, new) if is_same(old, new) => {}
-                ("timeout", old, new) => self.compare_limit(&place, (before, key), old, new),
+                ("timeout", old, new) => self.compare_limit(&path, (before, key), old, new),
                 ("answered_by", old, new) if is_gate => {
                     let who = |value: Option<&Value>| {
                         value.and_then(Value::as_str).unwrap_or(AnsweredBy::Human.name()).to_owned()
                     };
                     self.report(
-                        place,
+                        path,
                         format!("the gate '{state}' is answered by {}, and was by {}", who(new), who(old)),
                     );
                 }
                 (_, old, new) if is_gate => {
-                    self.report(place, format!("the gate '{state}' asks something else: '{key}' {}", change(old, new)));
+                    self.report(path, format!("the gate '{state}' asks something else: '{key}' {}", change(old, new)));
                 }
                 ("pattern" | "patterns", Some(old), Some(new)) => match self.new_alternatives(old, new) {
                     Some(alternatives) => {
                         let then = self.next_typed_text(state);
                         for alternative in alternatives {
                             let (why, sources) = (legible(&alternative.reason()), self.sources(&alternative.text));
-                            self.report(&place, format!("'{state}' waits for something else: {why}{sources}{then}"));
+                            self.report(&path, format!("'{state}' waits for something else: {why}{sources}{then}"));
                         }
                     }
                     None => {
                         let change =
                             format!("the pattern {}{}", change(Some(old), Some(new)), self.next_typed_text(state));
-                        self.report(place, format!("'{state}' waits for something else: {change}"));
+                        self.report(path, format!("'{state}' waits for something else: {change}"));
                     }
                 },
                 (_, old, new) => {
                     let sources = new.map(|new| self.sources(&new.to_string())).unwrap_or_default();
                     let change = change(old, new);
-                    self.report(place, format!("'{state}' does something else: '{key}' {change}{sources}"));
+                    self.report(path, format!("'{state}' does something else: '{key}' {change}{sources}"));
                 }
             }
         }
@@ -317,7 +317,11 @@ impl<'a> Comparison<'a> {
                 continue;
             }
             let default = |definition: &'a Definition| {
-                definition.arguments().iter().find(|argument| argument.name() == name).and_then(|one| one.default())
+                definition
+                    .arguments()
+                    .iter()
+                    .find(|argument| argument.name() == name)
+                    .and_then(|argument| argument.default())
             };
             let new_default = default(self.after).filter(|new_default| default(self.before) != Some(*new_default));
             let new_default = new_default.map(|value| (Value::from(value), "by default".to_owned()));
@@ -388,7 +392,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Compares the targets of a state, following edges through new states.
-    fn compare_transitions(&mut self, place: &str, before: &'a State, after: &'a State) {
+    fn compare_transitions(&mut self, path: &str, before: &'a State, after: &'a State) {
         let (old, new) = (edges(self.before, before), edges(self.after, after));
         let mut is_kept = vec![false; old.len()];
         let mut last = 0;
@@ -409,14 +413,14 @@ impl<'a> Comparison<'a> {
                         (is_kept[old_index], last) = (true, last.max(old_index));
                         let when = describe_condition(&edge.condition);
                         self.report(
-                            format!("{place}/transitions"),
+                            format!("{path}/transitions"),
                             format!("'{}' leads to {target} more often than before: {when}", before.name()),
                         );
                     }
                     Some(old_index) if old_index < last => {
                         is_kept[old_index] = true;
                         self.report(
-                            format!("{place}/transitions"),
+                            format!("{path}/transitions"),
                             format!("'{}' leads to {target} before other conditions are tried", before.name()),
                         );
                     }
@@ -425,11 +429,11 @@ impl<'a> Comparison<'a> {
                         last = old_index;
                     }
                     // The edge leads back to the state.
-                    None if is_itself => self.report_repetition(place, before, edge),
+                    None if is_itself => self.report_repetition(path, before, edge),
                     None => {
                         let when = describe_condition(&edge.condition);
                         self.report(
-                            format!("{place}/transitions"),
+                            format!("{path}/transitions"),
                             format!("'{}' now leads to {target} {when}", before.name()),
                         );
                     }
@@ -440,34 +444,34 @@ impl<'a> Comparison<'a> {
             let target = edge.to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
             let when = describe_condition(&edge.condition);
             self.report(
-                format!("{place}/transitions"),
+                format!("{path}/transitions"),
                 format!("'{}' no longer leads to {target} {when}", before.name()),
             );
         }
     }
 
-    fn report_repetition(&mut self, place: &str, state: &State, edge: &Edge<'_>) {
+    fn report_repetition(&mut self, path: &str, state: &State, edge: &Edge<'_>) {
         let (name, when) = (state.name(), describe_condition(&edge.condition));
-        self.report(format!("{place}/transitions"), format!("'{name}' is now repeated {when}"));
+        self.report(format!("{path}/transitions"), format!("'{name}' is now repeated {when}"));
     }
 
     /// Reports the effects of a new state on existing states: on their terminal, and on the values that they use.
     fn report_new_state(&mut self, state: &State) {
-        let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
+        let (name, path) = (state.name(), format!("/states/{}", pointer(state.name())));
         if state.action().tool() == tool::OPEN_TERMINAL {
             self.report(
-                &place,
+                &path,
                 format!("the new state '{name}' opens a terminal, which becomes the terminal of states that name none"),
             );
         }
         if state.action().tool() == tool::GATE {
             let who = if is_human_gate(state) { "a person" } else { "an agent, or anyone," };
             let params = value_text(&Value::from(state.action().params().clone()));
-            self.report(&place, format!("the new state '{name}' asks {who} something: {params}"));
+            self.report(&path, format!("the new state '{name}' asks {who} something: {params}"));
         }
-        self.report_position(state, &place);
+        self.report_position(state, &path);
         if let Some(next) = typed_unchecked_after(self.after, state) {
-            self.report(&place, format!("'{next}' types after the new state '{name}' without a check of its effect"));
+            self.report(&path, format!("'{next}' types after the new state '{name}' without a check of its effect"));
         }
         let text = document(self.after, name).map(|state| Value::from(state.clone()).to_string()).unwrap_or_default();
         let sets =
@@ -482,7 +486,7 @@ impl<'a> Comparison<'a> {
                 let value = state.action().params().get(&variable).filter(|_| state.action().tool() == tool::SET);
                 let value = value.map(|value| format!(": {}", value_text(value))).unwrap_or_default();
                 self.report(
-                    &place,
+                    &path,
                     format!("the new state '{name}' may set {{{variable}}}, which the workflow uses{value}"),
                 );
             }
@@ -496,14 +500,14 @@ impl<'a> Comparison<'a> {
             })
             .collect();
         for secret in secrets {
-            self.report(&place, format!("the new state '{name}' uses the secret '{secret}'"));
+            self.report(&path, format!("the new state '{name}' uses the secret '{secret}'"));
         }
     }
 
     /// Reports a new state between a gate for a person and the approved action. For a state that types nothing, also
     /// reports that a gate displays its result, that no other state names its terminal, and that it delays a checked
     /// input.
-    fn report_position(&mut self, state: &State, place: &str) {
+    fn report_position(&mut self, state: &State, path: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
         if READING_TOOLS.contains(&tool) {
             let session = |state: &State| state.action().params().get("session_id").cloned();
@@ -511,12 +515,12 @@ impl<'a> Comparison<'a> {
                 self.before.states().iter().all(|known| session(known).as_ref() != Some(session_id))
             };
             if let Some(terminal) = session(state).filter(is_other) {
-                self.report(place, format!("the new state '{name}' reads the terminal {}", value_text(&terminal)));
+                self.report(path, format!("the new state '{name}' reads the terminal {}", value_text(&terminal)));
             }
             let reached = reached_from(self.after, [name], "");
             if let Some(gate) = human_gates(self.after).find(|gate| reached.contains(gate.name())) {
                 let what = format!("the result of the new state '{name}' is shown at the gate '{}'", gate.name());
-                self.report(place, what);
+                self.report(path, what);
             }
         }
         let (before, after) = (
@@ -529,7 +533,7 @@ impl<'a> Comparison<'a> {
         // A state there may change the environment of the approved action, or its text by setting a variable.
         if let Some(gate) = gate.filter(|_| !is_human_gate(state)) {
             let what = format!("the new state '{name}' is between the gate '{gate}' and the approved action");
-            self.report(place, what);
+            self.report(path, what);
         }
         let is_judgement = tool == tool::GATE && !is_human_gate(state);
         if !(READING_TOOLS.contains(&tool) || tool == tool::SLEEP || is_judgement) {
@@ -547,7 +551,7 @@ impl<'a> Comparison<'a> {
             && before.iter().filter_map(state_of).any(waits)
         {
             let what = format!("the new state '{name}' takes time between a check and the input of '{input_state}'");
-            self.report(place, what);
+            self.report(path, what);
         }
     }
 
@@ -558,10 +562,10 @@ impl<'a> Comparison<'a> {
         let is_new = |state: &&State| self.before.state(state.name()).is_none();
         for state in self.after.states().iter().filter(is_new) {
             if !PASSIVE_TOOLS.contains(&state.action().tool()) {
-                let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
-                self.report(&place, format!("the new state '{name}' acts: {}", self.describe_action(state)));
+                let (name, path) = (state.name(), format!("/states/{}", pointer(state.name())));
+                self.report(&path, format!("the new state '{name}' acts: {}", self.describe_action(state)));
                 for (gate, _) in gates.iter().filter(|(_, reached)| reached.contains(name)) {
-                    self.report(&place, format!("the new state '{name}' acts without the gate '{gate}'"));
+                    self.report(&path, format!("the new state '{name}' acts without the gate '{gate}'"));
                 }
             }
             self.report_new_state(state);

@@ -137,13 +137,13 @@ fn argument_names_match_regardless_of_case() {
     let matched = |arguments: Value, given: Value| {
         let mut document = contract(&arguments, &json!({}));
         document["states"]["make"]["action"]["params"]["input_text"] = "{host} {free}".into();
-        let mut given = fields(&given);
-        definition(&document).rename_by_case(&mut given);
-        Value::Object(given)
+        let mut initial = fields(&given);
+        definition(&document).rename_by_case(&mut initial);
+        Value::Object(initial)
     };
     let arguments = || json!({"PROJECT": "x", "host": "x"});
-    let given = json!({"project": "a", "HOST": "b", "other": "c"});
-    assert_eq!(matched(arguments(), given), json!({"PROJECT": "a", "host": "b", "other": "c"}));
+    let initial = json!({"project": "a", "HOST": "b", "other": "c"});
+    assert_eq!(matched(arguments(), initial), json!({"PROJECT": "a", "host": "b", "other": "c"}));
     let exact = json!({"PROJECT": "a", "project": "b"});
     assert_eq!(matched(arguments(), exact.clone()), exact, "an exact match takes precedence");
     let needed = json!({"free": "a"});

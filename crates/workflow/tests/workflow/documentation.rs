@@ -51,11 +51,11 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
     let count = |word: &Value| number(word) as usize;
     let object = value.as_object();
     let text = value.as_str();
-    for (word, wanted) in words {
+    for (word, expected) in words {
         let holds = match word.as_str() {
             "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
             "$ref" => {
-                let pointer = wanted.as_str().expect("the keyword has a reference").trim_start_matches('#');
+                let pointer = expected.as_str().expect("the keyword has a reference").trim_start_matches('#');
                 let inner = first_misfit(root, root.pointer(pointer).expect("the reference resolves"), value, at);
                 if inner.is_some() {
                     return inner;
@@ -73,42 +73,42 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
                     "number" => value.is_number(),
                     other => panic!("no type {other}"),
                 };
-                wanted.as_array().map_or_else(|| is(wanted), |kinds| kinds.iter().any(is))
+                expected.as_array().map_or_else(|| is(expected), |kinds| kinds.iter().any(is))
             }
-            "const" => value == wanted,
-            "enum" => wanted.as_array().expect("the value is a list").contains(value),
-            "anyOf" => wanted.as_array().expect("the value is a list").iter().any(fits),
+            "const" => value == expected,
+            "enum" => expected.as_array().expect("the value is a list").contains(value),
+            "anyOf" => expected.as_array().expect("the value is a list").iter().any(fits),
             "oneOf" => {
-                wanted.as_array().expect("the value is a list").iter().filter(|schema| fits(schema)).count() == 1
+                expected.as_array().expect("the value is a list").iter().filter(|schema| fits(schema)).count() == 1
             }
             "pattern" => text.is_none_or(|text| {
-                Pattern::new(wanted.as_str().expect("the keyword has a pattern"))
+                Pattern::new(expected.as_str().expect("the keyword has a pattern"))
                     .expect("the keyword has a pattern")
                     .is_match(text)
                     .expect("the search stays within its work limit")
             }),
-            "minLength" => text.is_none_or(|text| text.chars().count() >= count(wanted)),
-            "maxLength" => text.is_none_or(|text| text.chars().count() <= count(wanted)),
-            "minimum" => value.as_f64().is_none_or(|value| value >= number(wanted)),
-            "maximum" => value.as_f64().is_none_or(|value| value <= number(wanted)),
-            "maxItems" => value.as_array().is_none_or(|items| items.len() <= count(wanted)),
-            "minProperties" => object.is_none_or(|fields| fields.len() >= count(wanted)),
-            "maxProperties" => object.is_none_or(|fields| fields.len() <= count(wanted)),
+            "minLength" => text.is_none_or(|text| text.chars().count() >= count(expected)),
+            "maxLength" => text.is_none_or(|text| text.chars().count() <= count(expected)),
+            "minimum" => value.as_f64().is_none_or(|value| value >= number(expected)),
+            "maximum" => value.as_f64().is_none_or(|value| value <= number(expected)),
+            "maxItems" => value.as_array().is_none_or(|items| items.len() <= count(expected)),
+            "minProperties" => object.is_none_or(|fields| fields.len() >= count(expected)),
+            "maxProperties" => object.is_none_or(|fields| fields.len() <= count(expected)),
             "required" => object.is_none_or(|fields| {
-                wanted
+                expected
                     .as_array()
                     .expect("the keyword has a list")
                     .iter()
                     .all(|name| fields.contains_key(name.as_str().expect("the keyword has a name")))
             }),
             "propertyNames" => object.is_none_or(|fields| {
-                fields.keys().all(|name| first_misfit(root, wanted, &name.as_str().into(), at).is_none())
+                fields.keys().all(|name| first_misfit(root, expected, &name.as_str().into(), at).is_none())
             }),
             "properties" | "additionalProperties" => {
                 let empty = Map::new();
                 let known = words.get("properties").and_then(Value::as_object).unwrap_or(&empty);
                 for (name, field) in object.into_iter().flatten() {
-                    let inner = if word == "properties" { known.get(name) } else { Some(wanted) };
+                    let inner = if word == "properties" { known.get(name) } else { Some(expected) };
                     let concerns = word == "properties" || !known.contains_key(name);
                     let misfit = inner
                         .filter(|_| concerns)
@@ -119,11 +119,12 @@ fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option
                 }
                 true
             }
-            "if" => !fits(wanted) || words.get("then").is_none_or(fits),
+            "if" => !fits(expected) || words.get("then").is_none_or(fits),
             "then" => true,
             "items" => {
                 let mut items = value.as_array().into_iter().flatten().enumerate();
-                let misfit = items.find_map(|(index, item)| first_misfit(root, wanted, item, &format!("{at}/{index}")));
+                let misfit =
+                    items.find_map(|(index, item)| first_misfit(root, expected, item, &format!("{at}/{index}")));
                 if misfit.is_some() {
                     return misfit;
                 }

@@ -459,10 +459,10 @@ fn direct_patches() -> Vec<(&'static str, Value, &'static [&'static str])> {
 }
 
 /// Returns a patch that inserts a state into a transition.
-fn between(one: &str, transition: usize, name: &str, state: Value) -> Value {
+fn between(previous: &str, transition: usize, name: &str, state: Value) -> Value {
     json!([
         {"op": "add", "path": format!("/states/{name}"), "value": state},
-        {"op": "replace", "path": format!("/states/{one}/transitions/{transition}/next_state"), "value": name}
+        {"op": "replace", "path": format!("/states/{previous}/transitions/{transition}/next_state"), "value": name}
     ])
 }
 
@@ -596,8 +596,8 @@ fn changed_order_in_an_action_is_reported() {
     let differs = |old: &Value, new: &Value| serde_json::to_string(old).ok() != serde_json::to_string(new).ok();
     all.retain(|(place, value)| document.pointer(place).is_some_and(|old| differs(old, value)));
     assert!(all.len() > 20, "{all:?}");
-    for (place, value) in all {
-        let weakenings = named_changes(&document, &replace(&place, value), "login");
-        assert!(weakenings.as_ref().is_ok_and(|weakenings| !weakenings.is_empty()), "{place}: {weakenings:?}");
+    for (path, value) in all {
+        let weakenings = named_changes(&document, &replace(&path, value), "login");
+        assert!(weakenings.as_ref().is_ok_and(|weakenings| !weakenings.is_empty()), "{path}: {weakenings:?}");
     }
 }

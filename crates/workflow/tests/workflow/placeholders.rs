@@ -93,14 +93,14 @@ fn missing_variables_prevent_the_start() {
 
 #[test]
 fn nested_workflow_needs_its_missing_variables() {
-    let nested = |given: Value| {
+    let nested = |passed_variables: Value| {
         json!({
             "initial_state": "nest",
             "states": {"nest": {"action": {"tool": "run_workflow", "params": {
                 "workflow_definition": {"initial_state": "type", "states": {
                     "type": {"action": {"tool": "send_input", "params": {"input_text": "{command}"}}}
                 }},
-                "initial_variables": given
+                "initial_variables": passed_variables
             }}}}
         })
     };

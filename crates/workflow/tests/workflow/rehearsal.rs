@@ -371,9 +371,9 @@ fn rehearsal_shows_no_secrets() {
     assert_eq!(rehearsal.states_executed, 7, "{rehearsal:#?}");
     let text = serde_json::to_string(&rehearsal).unwrap();
     assert_eq!(revealed_secrets(&text), [""; 0], "{text}");
-    let state = |wanted: &str| {
+    let state = |name: &str| {
         let of = |passage: &RehearsalStep| match passage {
-            RehearsalStep::State { state, params, result, .. } if state == wanted => {
+            RehearsalStep::State { state, params, result, .. } if state == name => {
                 Some((Value::Object(params.clone()), Value::Object(result.clone())))
             }
             _ => None,

@@ -140,7 +140,7 @@ fn accepted_patch_continues_the_run_with_the_patched_machine() {
     assert_eq!(run.state(), "question");
     assert_eq!(run.history.definition(), Some(&*proposal.definition));
     let [repair] = run.history.repairs() else { panic!("one repair") };
-    assert_eq!((repair.state.as_str(), repair.accepted_by.who.as_str()), ("question", "ada"));
+    assert_eq!((repair.state.as_str(), repair.accepted_by.name.as_str()), ("question", "ada"));
     assert_eq!((&*repair.before, &*repair.definition), (&installer(), &*proposal.definition));
     assert_eq!(History::from_iter(&run.events), run.history, "a replay gives the same history");
     run.result(&json!({"success": true, "match_text": "Proceed with the installation? ", "reason": "pattern"}));
@@ -600,14 +600,14 @@ fn weakening_texts_in_steps(patch: &Value) -> Vec<String> {
 }
 
 /// Returns a patch that adds a state between two others.
-fn between(one: &str, name: &str, next: &str, state: Value) -> Value {
+fn between(previous: &str, name: &str, next: &str, state: Value) -> Value {
     let mut state = state;
     if state.get("transitions").is_none() {
         state["transitions"] = json!([{"condition": "success", "next_state": next}]);
     }
     json!([
         {"op": "add", "path": format!("/states/{name}"), "value": state},
-        {"op": "replace", "path": format!("/states/{one}/transitions/0/next_state"), "value": name}
+        {"op": "replace", "path": format!("/states/{previous}/transitions/0/next_state"), "value": name}
     ])
 }
 
@@ -652,8 +652,8 @@ fn forged_gate_context_or_outdated_check_is_reported() {
     assert!(shows(weakening_texts_in_steps(&between("password", "look", "approve", reads(json!({}))))));
     let waiting = json!({"action": {"tool": "await_output", "params": {"pattern": "Zorp"}}});
     assert!(shows(weakening_texts_in_steps(&between("begin", "look", "start", waiting.clone()))));
-    let other = weakening_texts_in_steps(&between("check", "look", "done", reads(json!({"session_id": "term_2"}))));
-    assert!(other.iter().any(|change| change.contains("reads the terminal \"term_2\"")), "{other:?}");
+    let changes = weakening_texts_in_steps(&between("check", "look", "done", reads(json!({"session_id": "term_2"}))));
+    assert!(changes.iter().any(|change| change.contains("reads the terminal \"term_2\"")), "{changes:?}");
 
     // Between an approval and its action, and between a question and its answer.
     let sleep = json!({"action": {"tool": "sleep", "params": {"seconds": 5}}});
@@ -833,8 +833,8 @@ fn is_named_or_harmless(document: &Value, place: &str, new: Option<&Value>) -> R
 fn every_removal_from_a_machine_is_reported() {
     let (document, mut all) = (installer(), Vec::new());
     places(&document, "", &mut all);
-    for place in all {
-        is_named_or_harmless(&document, &place, None).unwrap_or_else(|error| panic!("{error}"));
+    for path in all {
+        is_named_or_harmless(&document, &path, None).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

@@ -310,8 +310,11 @@ mod tests {
             serde_json::to_value(form(&gate, None, supports_titles).unwrap()).unwrap()["requestedSchema"].clone()
         };
         assert_eq!(requested_schema(true), schema);
-        let place = &requested_schema(false)["properties"]["place"];
-        assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu"]), &json!(["Europe"])));
-        assert_eq!((&place["title"], &place["default"], place.get("oneOf")), (&json!("Where"), &json!("eu"), None));
+        let property = &requested_schema(false)["properties"]["place"];
+        assert_eq!((&property["enum"], &property["enumNames"]), (&json!(["eu"]), &json!(["Europe"])));
+        assert_eq!(
+            (&property["title"], &property["default"], property.get("oneOf")),
+            (&json!("Where"), &json!("eu"), None)
+        );
     }
 }

@@ -304,8 +304,8 @@ fn answered(number: u64, value: u64) -> Entry {
 
 #[test]
 fn function_history_has_its_calls_and_received_answers() {
-    let other = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: call_of(1, sleep()) };
-    let entries = [called(1, sleep()), called(2, node()), other.clone(), answered(3, 30), answered(1, 10)];
+    let nested_call = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: call_of(1, sleep()) };
+    let entries = [called(1, sleep()), called(2, node()), nested_call.clone(), answered(3, 30), answered(1, 10)];
     let FunctionSteps { steps, deferred: held } =
         FunctionSteps::from_entries(ROOT, entries.clone(), Some(Step::Cancelled));
     let own_steps = [

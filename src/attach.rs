@@ -53,7 +53,7 @@ impl DetachKey {
 struct Hint {
     /// Time at which the line is removed.
     until: tokio::time::Instant,
-    /// Number of further output bytes after which the row counts as changed.
+    /// Number of further output bytes after which the row is considered changed.
     unchanged_bytes: usize,
     is_shown: bool,
 }
@@ -209,7 +209,7 @@ impl<'a> Attachment<'a> {
     async fn leave(&self, cols: u16, rows: u16) {
         self.resize(cols, rows).await;
         if let Some(hold_key) = self.hold_key.clone() {
-            // Ignore an error: the daemon also releases the hold when this client disconnects.
+            // Ignore an error, because the daemon also releases the hold when this client disconnects.
             let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key, note: None }).await;
         }
     }

@@ -81,7 +81,7 @@ impl ChildRuns {
                     }
                 }
             }
-            // Ignore a failure: the receiver has been dropped.
+            // Ignore a failure, because the receiver has been dropped.
             let _ = sender.send(ChildUpdate::Ended(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };

@@ -45,7 +45,7 @@ impl RawMode {
 
     /// Restores the terminal for a suspension.
     pub(crate) fn unset(&self) {
-        // Ignore a failure: the program is exiting or being suspended.
+        // Ignore a failure, because the program is exiting or being suspended.
         let mut out = io::stdout().lock();
         let _ = out.write_all(RESTORE_SEQUENCE.as_bytes());
         let _ = out.flush();
@@ -90,7 +90,7 @@ impl Drop for Keyboard {
         self.keys.close();
         self.stop_pipe = None;
         if let Some(thread) = self.thread.take() {
-            // Ignore a panic of the thread: the panic hook has reported it.
+            // Ignore a panic of the thread, because the panic hook has reported it.
             let _ = thread.join();
         }
     }

@@ -37,7 +37,7 @@ fn run_pager(text: &str) -> bool {
     }
     let Ok(mut pager) = pager.spawn() else { return false };
     if let Some(mut input) = pager.stdin.take() {
-        // Ignore a failure: the person may quit before the end.
+        // Ignore a failure, because the person may quit before the end.
         let _ = input.write_all(text.as_bytes());
     }
     pager.wait().is_ok_and(|status| status.success())

@@ -42,7 +42,7 @@ impl Person {
 
     /// Discards the input from before the question, which is about to appear.
     pub(crate) fn listen(&mut self) {
-        // Ignore a failure: earlier input then counts as an answer.
+        // Ignore a failure: earlier input is then treated as an answer.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         match &mut self.lines {
             Some(lines) => while lines.try_recv().is_ok() {},
@@ -309,7 +309,7 @@ impl EchoOff {
 
 impl Drop for EchoOff {
     fn drop(&mut self) {
-        // Ignore a failure: the terminal has closed.
+        // Ignore a failure, because the terminal has closed.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.original_mode);
     }
 }

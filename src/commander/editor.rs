@@ -118,7 +118,7 @@ impl Lines {
         std::thread::spawn(move || {
             for text in printed {
                 count.fetch_sub(1, Ordering::Relaxed);
-                // Ignore a failure: the terminal has closed, which also ends the input.
+                // Ignore a failure, because the terminal has closed, which also ends the input.
                 let _ = printer.print(text);
             }
         });
@@ -153,7 +153,7 @@ impl Lines {
     pub(crate) fn request_line(&mut self) {
         if !self.line_requested {
             self.line_requested = true;
-            // Ignore a failure: the thread has ended and reported the end of the input.
+            // Ignore a failure, because the thread has ended and reported the end of the input.
             let _ = self.requests.send(Request::Line);
         }
     }
@@ -193,7 +193,7 @@ impl Lines {
     /// Discards input typed before the question, except while a line is being edited.
     pub(crate) fn discard_input(&self) {
         if self.has_editor() && !self.line_requested {
-            // Ignore a failure: the earlier input then counts as an answer.
+            // Ignore a failure, because the earlier input is then treated as an answer.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
     }
@@ -212,7 +212,7 @@ impl Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         let Some(original_mode) = self.original_mode.take() else { return };
-        // Ignore a failure: the program is exiting.
+        // Ignore a failure, because the program is exiting.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &original_mode);
         if self.line_requested {
             // The editor is in the middle of a line and has enabled bracketed paste.

@@ -142,7 +142,7 @@ impl Work {
         let nodes = self.daemon.call(ListNodes::default()).await?;
         let graphs = self.daemon.call(ListGraphs::default()).await?;
         let workflows = self.daemon.call(ListWorkflows { containing: None, limit: MAX_WORKFLOWS }).await?;
-        // An unreadable project counts as empty; `/nodes` and `/graphs` show the problem.
+        // An unreadable project is considered empty; `/nodes` and `/graphs` show the problem.
         Ok(Catalog {
             nodes: nodes.nodes.into_iter().map(|node| node.id).collect(),
             graphs: graphs.graphs.into_iter().map(|graph| graph.id).collect(),
@@ -249,7 +249,7 @@ async fn follow_run(
     number: usize,
     run: String,
 ) -> Outcome {
-    // Ignore a failure: the receiver was dropped and this task is about to end.
+    // Ignore a failure, because the receiver was dropped and this task is about to end.
     let _ = sender.send(JobEvent::Run(number, run.clone())).await;
     if let Err(error) = forward_events(daemon, sender, number, &run).await {
         let error = match error {

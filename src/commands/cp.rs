@@ -181,7 +181,7 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut out = anstream::stderr().lock();
-        // Ignore the failure: the terminal is closed.
+        // Ignore the failure, because the terminal is closed.
         let _ = write!(out, "{text}").and_then(|()| out.flush());
     }
 }

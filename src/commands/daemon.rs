@@ -417,10 +417,11 @@ fn status_text(status: &DaemonStatusReply) -> String {
 /// Runs the daemon until it stops.
 async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
-        // The daemon must survive the terminal that started it. Ignore a failure: it is already a session leader.
+        // The daemon must survive the terminal that started it. Ignore a failure, because it is already a session
+        // leader.
         let _ = rustix::process::setsid();
     }
-    // Check the settings here, where errors are visible: the host process cannot print them.
+    // Check the settings here, where errors are visible, because the host process cannot print them.
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     for unknown in &settings.unknown {
         tracing::warn!("{unknown}");

@@ -90,7 +90,8 @@ fn login_shell() -> Option<(PathBuf, &'static str)> {
 
 /// Keeps terminals for clients of the socket on standard input. Ends once there are neither terminals nor clients.
 pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-    // The host must survive the terminal that started the daemon. Ignore a failure: it is already a session leader.
+    // The host must survive the terminal that started the daemon. Ignore a failure, because it is already a session
+    // leader.
     let _ = rustix::process::setsid();
     let to_failure = |what: &str| {
         let what = what.to_owned();

@@ -147,7 +147,7 @@ async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String
     let stdin = child.stdin.take();
     let write_input = async {
         if let Some(mut stdin) = stdin {
-            // Ignore a failed write: the script prints the reason on standard error.
+            // Ignore a failed write, because the script prints the reason on standard error.
             let _ = stdin.write_all(input).await;
         }
     };

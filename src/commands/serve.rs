@@ -106,7 +106,8 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
         if lock.is_none() {
             return Ok(ExitCode::SUCCESS);
         }
-        // The server must survive the terminal that started it. Ignore a failure: it is already a session leader.
+        // The server must survive the terminal that started it. Ignore a failure, because it is already a session
+        // leader.
         let _ = rustix::process::setsid();
     }
     let listener = options.listen(paths).await?;

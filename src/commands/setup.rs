@@ -144,7 +144,7 @@ impl Setup {
         let Some(path) = client.file(self.scope, user_paths) else {
             return self.without_file(client);
         };
-        // An explicitly named client counts as installed.
+        // An explicitly named client is considered installed.
         if self.client.is_empty() && !client.is_present(self.scope, user_paths) {
             let diff = String::new();
             return vec![ClientOutcome { client, part: Part::Entry, file: path, outcome: None, diff }];

@@ -371,7 +371,7 @@ impl Send {
         } else if !self.json
             && let Some(screen) = &reply.screen_content
         {
-            // Print the screen even if the shell ran nothing from the line: it shows the shell's message.
+            // Print the screen even if the shell ran nothing from the line, because it shows the shell's message.
             print::line(screen)?;
         }
         check_success(reply.success, reply.error.as_ref(), &reply)?;

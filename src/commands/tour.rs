@@ -209,7 +209,7 @@ impl Guide {
                 }
                 typed => typed,
             };
-            // Ignore the result: a line that is not kept can be typed again.
+            // Ignore the result, because a line that is not kept can be typed again.
             let _ = self.editor.add_history_entry(line);
             if self.execute(line)? && line == command {
                 return Ok(Decision::GoOn);

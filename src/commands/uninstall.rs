@@ -153,7 +153,7 @@ impl Inventory {
             }
         }
         if let Some(base) = paths.runtime_base() {
-            // Ignore the error: another state directory has its runtime directory there.
+            // Ignore the error, because another state directory has its runtime directory there.
             let _ = std::fs::remove_dir(base);
         }
         errors

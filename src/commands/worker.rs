@@ -135,7 +135,8 @@ fn find_worker() -> Result<PathBuf, Failure> {
 
 /// Executes functions for the daemon at the other end of standard input and output, until it disconnects.
 pub(super) async fn serve() -> Result<ExitCode, Failure> {
-    // The worker must survive the terminal that started the daemon. Ignore a failure: it is already a session leader.
+    // The worker must survive the terminal that started the daemon. Ignore a failure, because it is already a session
+    // leader.
     let _ = rustix::process::setsid();
     let serve_task = tokio::task::spawn_blocking(|| worker::serve(stdin(), stdout(), MAX_MEMORY_BYTES));
     let result = serve_task.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));

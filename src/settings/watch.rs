@@ -50,7 +50,7 @@ impl Watch {
         let link_chain = LinkChain::default();
         let event_chain = link_chain.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // An error, such as lost events, counts as a change.
+            // An error, such as lost events, is treated as a change.
             if event.map_or(true, |event| event.need_rescan() || affects_file(&event, &event_chain)) {
                 let _ = change_sender.try_send(());
             }
@@ -90,7 +90,7 @@ impl Watch {
                 if watch_directories.get(&directory) == Some(&identity) {
                     self.watched.insert(directory, identity);
                 } else {
-                    // Ignore a failure: the system drops the watch of a removed directory.
+                    // Ignore a failure, because the system drops the watch of a removed directory.
                     let _ = self.watcher.unwatch(&directory);
                 }
             }

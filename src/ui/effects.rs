@@ -56,7 +56,7 @@ impl EffectRunner {
                 },
                 Effect::Attach { .. } | Effect::Suspend | Effect::Redraw | Effect::Copy(_) | Effect::Leave => return,
             };
-            // Ignore a failure: the person may have left the full screen.
+            // Ignore a failure, because the person may have left the full screen.
             let _ = sender.send(event).await;
         });
     }

@@ -101,7 +101,7 @@ async fn watch_lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) 
             return;
         }
         if let Some(FeedEnd::UnknownVerb) = end {
-            // Ignore a failure: the next send detects that the full screen has closed.
+            // Ignore a failure, because the next send detects that the full screen has closed.
             let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
         }
         // Pause first, because an older daemon would immediately refuse again.

@@ -42,7 +42,7 @@ impl LineInput {
             }
             TerminalInput::Key(Key::Enter) => return Edit::Entered,
             TerminalInput::Key(Key::Escape | Key::Ctrl('c' | 'd')) => return Edit::Cancelled,
-            // Drop the further lines and the control characters of a paste: only a person presses Enter.
+            // Drop the further lines and the control characters of a paste, because only a person presses Enter.
             TerminalInput::Paste(text) => {
                 let line = text.lines().next().unwrap_or_default();
                 self.add(line.chars().filter(|character| !character.is_control()));

@@ -358,7 +358,7 @@ impl Model {
     }
 
     /// Returns whether a key continues a typed text: Enter or `q` soon after a letter. Before Enter, letters that move
-    /// the selection do not count as text.
+    /// the selection are not treated as text.
     pub(crate) fn continues_text(&self, key: Key) -> bool {
         let is_typing = self.text_ends_at().is_some_and(|end| self.elapsed < end);
         let last_letter = self.last_letter.map(|(_, letter)| letter);

@@ -178,7 +178,7 @@ fn create_key_file(path: &Path) -> io::Result<()> {
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     if let Some(directory) = path.parent() {
-        // Create the state directory: the worker may be the first program here.
+        // Create the state directory, because the worker may be the first program here.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let temporary_path = path.with_extension(format!("new{}", std::process::id()));

@@ -58,7 +58,7 @@ impl DaemonConnection {
         if reply.success {
             return Ok((reply, events));
         }
-        // Try again: the daemon may have created the secret only now.
+        // Try again, because the daemon may have created the secret only now.
         Ok(client.subscribe(verb(self.token())).await?)
     }
 

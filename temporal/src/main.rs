@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Ignore an error: there is no other output.
+            // Ignore an error, because there is no other output.
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(2)
         }

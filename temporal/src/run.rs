@@ -671,7 +671,7 @@ impl<'a> Driver<'a> {
             bytes += serde_json::to_string(event).map_or(0, |text| text.len());
             bytes <= MAX_TASK_EVENT_BYTES
         };
-        // Take at least one event: no result of a state exceeds the limit of a payload.
+        // Take at least one event, because no result of a state exceeds the limit of a payload.
         let count = input.events.iter().map(fits).take_while(|fits| *fits).count().max(1);
         input.events.truncate(count);
         input

@@ -50,7 +50,7 @@ pub struct RunInput {
     /// The step of the parent run that starts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<StepId>,
-    /// Seconds without a heartbeat after which a worker counts as lost.
+    /// Seconds without a heartbeat after which a worker is considered lost.
     pub lost_after: f64,
     /// True if the namespace has the search attributes.
     #[serde(default)]
@@ -106,8 +106,8 @@ pub struct TaskOutput {
     pub answer: EngineAnswer,
 }
 
-/// Maximum length of a text in a result, in bytes. A result with a longer text counts as a failure, because later steps
-/// compute with it.
+/// Maximum length of a text in a result, in bytes. A result with a longer text is treated as a failure, because later
+/// steps compute with it.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// Turns an answer with a too long text into the failure of its action. Leaves outcomes of a function's calls, which

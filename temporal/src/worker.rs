@@ -66,7 +66,7 @@ pub struct WorkerSettings {
     pub hello: Hello,
     /// The name of this host, instead of the daemon's choice.
     pub host: Option<String>,
-    /// Time without a sign of life after which a worker counts as lost.
+    /// Time without a sign of life after which a worker is considered lost.
     pub lost_after: Duration,
     /// True if this worker runs workflows, and not only the tasks of its host.
     pub workflows: bool,

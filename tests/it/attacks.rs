@@ -71,7 +71,7 @@ fn read_reply(file: &std::path::Path) -> Value {
 const TERMINAL_ATTACKS: [&str; 6] =
     ["plainly", "handed on", "without a trace", "far below", "below one that has ended", "without its host"];
 
-/// The messages to a caller that does not count as a person.
+/// The messages to a caller that is not treated as a person.
 const REFUSALS: [&str; 3] = ["in a terminal that steplatch keeps", "was started by steplatch", "is unknown"];
 
 fn is_refused(reply: &Value) -> bool {

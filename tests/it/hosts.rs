@@ -98,7 +98,7 @@ impl RemoteHost {
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
             (words.first()?.ends_with(b"ssh") && words.contains(&config.as_bytes())).then_some(pid)
         });
-        // Ignore the error: the process may have exited already.
+        // Ignore the error, because the process may have exited already.
         ssh.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 }

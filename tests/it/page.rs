@@ -516,7 +516,7 @@ fn agent_with_full_access_and_browser_is_not_a_person() {
     let Some(player) = page.player("agent.mjs", &input) else {
         return skip_test("the story agent.mjs needs chromium; cargo xtask test installs it");
     };
-    // The browser runs in a terminal of the daemon, so it counts as the agent's whatever it claims.
+    // The browser runs in a terminal of the daemon, so it is treated as the agent's whatever it claims.
     let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let quote = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', r"'\''"));
     let variables: Vec<String> =

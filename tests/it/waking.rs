@@ -61,7 +61,7 @@ impl FollowedCommand {
 
 impl Drop for FollowedCommand {
     fn drop(&mut self) {
-        // Ignore the error: the command has exited unless the test failed or it watches endlessly.
+        // Ignore the error, because the command has exited unless the test failed or it watches endlessly.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -43,7 +43,7 @@ fn all_sources() -> Vec<(PathBuf, String)> {
     other_sources.map(|source| (source.clone(), std::fs::read_to_string(source).unwrap())).collect()
 }
 
-/// Returns the comment in a line, if there is one. An address with `//` in a string counts as a comment.
+/// Returns the comment in a line, if there is one. An address with `//` in a string is treated as a comment.
 fn comment(line: &str) -> Option<&str> {
     let at = line.find("//")?;
     (!line[..at].contains('"')).then(|| &line[at..])

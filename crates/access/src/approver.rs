@@ -364,7 +364,7 @@ impl Approver {
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED_KEY_FILE);
         if self.file.exists() {
-            // Ignore the error: the file may not exist.
+            // Ignore the error, because the file may not exist.
             let _ = tokio::fs::remove_file(&cleared).await;
             return None;
         }
@@ -571,7 +571,7 @@ fn store_passphrase(
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: FILE_VERSION, hash, since, tries: BTreeMap::new(), keys };
     private_file::write(file, &stored).map_err(ApproverError::Write)?;
-    // Ignore the error: the new passphrase opens the seals of that key, and the next start removes the file.
+    // Ignore the error, because the new passphrase opens the seals of that key, and the next start removes the file.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED_KEY_FILE));
     Ok(())
 }

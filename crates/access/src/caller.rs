@@ -139,7 +139,7 @@ impl Caller {
         self.peer.is_some() && self.may_be_person().await
     }
 
-    /// Returns whether the caller counts as a person where the system hides processes of other users, too.
+    /// Returns whether the caller is treated as a person where the system hides processes of other users, too.
     async fn may_be_person(&self) -> bool {
         matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden))
     }

@@ -68,7 +68,7 @@ impl Peer {
         let lineage = lineage::read(&table::Proc, pid);
         let peer =
             Self { lineage, program: Program::from_pid(pid), has_terminal: table::is_in_foreground_of_terminal(pid) };
-        // Check last: a process that still exists had its id during all reads.
+        // Check last, because a process that still exists had its id during all reads.
         if handle.is_some_and(has_exited) {
             return Self { lineage: Lineage::unknown(Cut::Gone), program: Program::Unknown, has_terminal: false };
         }

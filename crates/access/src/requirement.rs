@@ -126,7 +126,7 @@ impl ProofRequirement {
 
     fn write(&self, changes: &[RequirementChange]) {
         let stored = Stored { version: FILE_VERSION, changes: changes.to_vec() };
-        // Only log the error: this daemon applies the requirement in any case.
+        // Only log the error, because this daemon applies the requirement in any case.
         if let Err(error) = private_file::write(&self.file, &stored) {
             tracing::warn!(%error, file = %self.file.display(), "failed to store the requirement of gates");
         }

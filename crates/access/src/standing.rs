@@ -1,7 +1,7 @@
 //! Standing of the process that opened a connection, as a person or a program.
 //!
-//! Steplatch opens terminals and starts programs for agents. Every process in such a terminal or program counts as an
-//! agent, and so does a process with unknown ancestors. Every other process of the user counts as the user; the
+//! Steplatch opens terminals and starts programs for agents. Every process in such a terminal or program is treated as
+//! an agent, and so is a process with unknown ancestors. Every other process of the user is treated as the user; only the
 //! approver's passphrase proves more.
 
 use std::net::SocketAddr;

@@ -612,7 +612,7 @@ mod tests {
     }
 
     /// Returns whether a menu recorded with the output `recorded` accepts the choice when the program prints `printed`.
-    fn goes_on(recorded: &str, text: &str, printed: &str) -> bool {
+    fn continues(recorded: &str, text: &str, printed: &str) -> bool {
         let Menu::Printed(menu) = Menu::printed(recorded, &typed(text)) else { panic!("{recorded} is a menu") };
         let facts = KnownFacts::default();
         let question = recorded.trim_end().lines().next_back().unwrap_or_default();
@@ -627,7 +627,7 @@ mod tests {
     #[test]
     fn changed_rows_make_another_menu() {
         let menu = "sh x\nWelcome\n1) small\n2) full\n#? ";
-        assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Hello\nWelcome\n\n 1) small\n 2) full\n#? "));
+        assert!(continues(menu, "2\n", menu) && continues(menu, "2\n", "Hello\nWelcome\n\n 1) small\n 2) full\n#? "));
         for (program, printed) in [
             ("another title", "Uninstall\n1) small\n2) full\n#? "),
             ("old entries above", "1) small\n2) full\nobsolete, new menu:\n1) full\n2) wipe\n#? "),
@@ -643,21 +643,21 @@ mod tests {
             ("another question", "Welcome\n1) small\n2) full\nErase: "),
             ("the entry alone above", "2) full erasure\n1) small\n2) full\n#? "),
         ] {
-            assert!(!goes_on(menu, "2\n", printed), "{program}");
+            assert!(!continues(menu, "2\n", printed), "{program}");
         }
         let table = "x\n  0   vim   30\n* 1   nano   10\nNumber: ";
-        assert!(goes_on(table, "1\n", table));
-        assert!(!goes_on(
+        assert!(continues(table, "1\n", table));
+        assert!(!continues(
             table,
             "1\n",
             "  0   vim   30\n* 1   wipe   10\nold:\n  0   vim   30\n* 1   nano   10\nNumber: "
         ));
         let wide = "x\n1) Ubuntu 20.04\t2) Ubuntu 22.04\nChoose [1-2]: ";
-        assert!(goes_on(wide, "2\n", wide) && !goes_on(wide, "2\n", &wide.replace("22.04", "24.04")));
-        assert!(!goes_on(wide, "2\n", &wide.replace("[1-2]", "[0-2]")));
+        assert!(continues(wide, "2\n", wide) && !continues(wide, "2\n", &wide.replace("22.04", "24.04")));
+        assert!(!continues(wide, "2\n", &wide.replace("[1-2]", "[0-2]")));
         // A number above the menu does not stop the run if it is unchanged.
         let steps = "x\nStep 2: choose\n1) small\n2) full\n#? ";
-        assert!(goes_on(steps, "2\n", steps));
+        assert!(continues(steps, "2\n", steps));
     }
 
     #[test]
@@ -681,10 +681,11 @@ mod tests {
             (editor_menu, &[("* 0", "  0"), ("vim", "rm"), ("nano", "ed"), ("Editor", "Eraser")]),
         ] {
             assert!(
-                goes_on(recorded, "\n", recorded) && goes_on(recorded, "\n", &recorded.replace("sh x", "sh x\nHello"))
+                continues(recorded, "\n", recorded)
+                    && continues(recorded, "\n", &recorded.replace("sh x", "sh x\nHello"))
             );
             for (part, other) in changes {
-                assert!(!goes_on(recorded, "\n", &recorded.replace(part, other)), "{recorded} {other}");
+                assert!(!continues(recorded, "\n", &recorded.replace(part, other)), "{recorded} {other}");
             }
         }
         // A plain list above a question is not a menu.
@@ -750,7 +751,7 @@ mod tests {
 
     impl Layout {
         /// Returns whether the workflow answers on this screen.
-        fn goes_on(&self, screen: &str, name: &str) -> bool {
+        fn continues(&self, screen: &str, name: &str) -> bool {
             let answered_lines = self
                 .answered
                 .iter()
@@ -868,8 +869,8 @@ mod tests {
     fn every_row_after_the_question_is_compared() {
         for layout in layouts() {
             let screen = layout.screen;
-            assert!(layout.goes_on(screen, "shop"), "unchanged: {screen}");
-            assert!(layout.goes_on(&format!("$ ls\nold\n{screen}"), "shop"), "a row above: {screen}");
+            assert!(layout.continues(screen, "shop"), "unchanged: {screen}");
+            assert!(layout.continues(&format!("$ ls\nold\n{screen}"), "shop"), "a row above: {screen}");
             let lines: Vec<&str> = screen.lines().collect();
             let is_filled = |row: &usize| !without_frame(lines[*row]).is_empty();
             let filled: Vec<usize> = (0..lines.len()).filter(is_filled).collect();
@@ -888,18 +889,18 @@ mod tests {
                     variants.push(changed(&|rows| rows.swap(*row, *next)));
                 }
                 for variant in variants {
-                    assert!(!layout.goes_on(&variant, "shop"), "{screen}\n---\n{variant}");
+                    assert!(!layout.continues(&variant, "shop"), "{screen}\n---\n{variant}");
                 }
             }
             for (part, other) in layout.free {
                 let changed = screen.replacen(part, other, 1);
                 assert!(
-                    layout.goes_on(&changed, "mill") || layout.goes_on(&changed, "shop"),
+                    layout.continues(&changed, "mill") || layout.continues(&changed, "shop"),
                     "{screen}\n---\n{changed}"
                 );
             }
             for (part, other) in layout.fixed {
-                assert!(!layout.goes_on(&screen.replacen(part, other, 1), "shop"), "{screen} {other}");
+                assert!(!layout.continues(&screen.replacen(part, other, 1), "shop"), "{screen} {other}");
             }
         }
     }
@@ -919,8 +920,8 @@ mod tests {
         let menu = "sh x\n1) logs\n2) cache\n3) temp files\nRemove which? ";
         for answer in ["3", "1,3", "1 3", "1-3", "3.", "3)", "#3", "03", "+3"] {
             let line = format!("{answer}\n");
-            assert!(goes_on(menu, &line, menu), "{answer}");
-            assert!(!goes_on(menu, &line, &menu.replace("temp files", "the database")), "{answer}");
+            assert!(continues(menu, &line, menu), "{answer}");
+            assert!(!continues(menu, &line, &menu.replace("temp files", "the database")), "{answer}");
         }
         for (menu, answer, entry, other) in [
             ("sh x\nA) small\nB) full\nWhich? ", "b", "full", "wipe"),
@@ -931,8 +932,8 @@ mod tests {
             ("sh x\n1 base   2 extra   3 all\nSet: ", "2", "extra", "wipe"),
         ] {
             let line = format!("{answer}\n");
-            assert!(goes_on(menu, &line, menu), "{menu}");
-            assert!(!goes_on(menu, &line, &menu.replace(entry, other)), "{menu}");
+            assert!(continues(menu, &line, menu), "{menu}");
+            assert!(!continues(menu, &line, &menu.replace(entry, other)), "{menu}");
         }
     }
 

@@ -1,11 +1,11 @@
-//! Procedures of one terminal, captured from handwritten logs.
+//! Captures of handwritten logs of one terminal.
 
 use serde_json::{Value, json};
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::{CaptureRequest, CapturedMachine, KnownFacts, Moment, SessionLog, capture};
 
-/// The log of a terminal that starts in `/home/ana/shop`.
+/// Builder of the log of a terminal that starts in `/home/ana/shop`.
 #[derive(Default)]
 pub(crate) struct Log {
     moments: Vec<Moment>,
@@ -25,8 +25,8 @@ impl Log {
         self
     }
 
-    /// Adds a command that needed no input.
-    pub(crate) fn runs(self, command: &str, exit_code: i32, output: &str) -> Self {
+    /// Adds a command without input.
+    pub(crate) fn command(self, command: &str, exit_code: i32, output: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Command,
             context: "prompt".to_owned(),
@@ -39,8 +39,8 @@ impl Log {
         self.add(input, output, Some(output))
     }
 
-    /// Adds a line at a prompt that starts a program, which asks questions and ends with this exit code.
-    pub(crate) fn starts(self, line: &str, exit_code: i32, printed: &str) -> Self {
+    /// Adds a line typed at a prompt, and the program that it starts, which asks questions and ends with `exit_code`.
+    pub(crate) fn program(self, line: &str, exit_code: i32, printed: &str) -> Self {
         let typed = InputRecord {
             kind: InputKind::Typed,
             context: "prompt".to_owned(),
@@ -59,8 +59,8 @@ impl Log {
         self.add(typed, &format!("{line}\n"), None).add(entered, printed, None)
     }
 
-    /// Adds an answer to a row of the screen.
-    pub(crate) fn answers(self, row: &str, text: &str, printed: &str) -> Self {
+    /// Adds an answer typed after `row`.
+    pub(crate) fn answer(self, row: &str, text: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Typed,
             context: "program".to_owned(),
@@ -71,8 +71,8 @@ impl Log {
         self.add(input, &format!("{text}\n{printed}"), None)
     }
 
-    /// Adds a secret for a row of the screen.
-    pub(crate) fn hides(self, row: &str, printed: &str) -> Self {
+    /// Adds a secret typed after `row`.
+    pub(crate) fn secret(self, row: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Hidden,
             context: "password".to_owned(),
@@ -83,8 +83,8 @@ impl Log {
         self.add(input, &format!("\n{printed}"), None)
     }
 
-    /// Adds a wait of the client that found a pattern up to the end of the output.
-    pub(crate) fn waits(self, pattern: &str) -> Self {
+    /// Adds a wait of the client, whose match ends at the end of the output.
+    pub(crate) fn client_wait(self, pattern: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Wait,
             context: "program".to_owned(),
@@ -96,8 +96,8 @@ impl Log {
         self.add(input, "", None)
     }
 
-    pub(crate) fn captured(self, inputs: &[(&str, &str)], directory: &str) -> CapturedMachine {
-        self.compared(None, inputs, directory)
+    pub(crate) fn capture(self, inputs: &[(&str, &str)], directory: &str) -> CapturedMachine {
+        self.capture_compared_with(None, inputs, directory)
     }
 
     fn session(self) -> SessionLog {
@@ -109,8 +109,13 @@ impl Log {
         }
     }
 
-    /// Same as [`Log::captured`], compared with another execution of the same procedure.
-    pub(crate) fn compared(self, other: Option<Self>, inputs: &[(&str, &str)], directory: &str) -> CapturedMachine {
+    /// Captures the log and compares it with the log of another execution.
+    pub(crate) fn capture_compared_with(
+        self,
+        other: Option<Self>,
+        inputs: &[(&str, &str)],
+        directory: &str,
+    ) -> CapturedMachine {
         let facts = KnownFacts {
             home: "/home/ana".to_owned(),
             directory: directory.to_owned(),
@@ -128,60 +133,63 @@ impl Log {
     }
 }
 
-/// Returns the value of a parameter for each state whose action has it.
-pub(crate) fn all<'c>(captured: &'c CapturedMachine, parameter: &str) -> Vec<&'c str> {
+/// Returns the values of a parameter in all states that have it.
+pub(crate) fn parameter_values<'c>(captured: &'c CapturedMachine, parameter: &str) -> Vec<&'c str> {
     let states = captured.definition["states"].as_object().expect("the machine has states");
     states.values().filter_map(|state| state["action"]["params"][parameter].as_str()).collect()
 }
 
-fn names(captured: &CapturedMachine) -> Vec<&str> {
+fn state_names(captured: &CapturedMachine) -> Vec<&str> {
     captured.definition["states"].as_object().expect("the machine has states").keys().map(String::as_str).collect()
 }
 
 #[test]
 fn session_directory_is_an_argument_everywhere() {
     let log = || {
-        Log::default().runs("cd /home/ana/shop/web && make", 0, "").runs(
+        Log::default().command("cd /home/ana/shop/web && make", 0, "").command(
             "tar -C /home/ana/shop -cf /home/ana/shop-2.tar .",
             0,
             "",
         )
     };
-    let captured = log().captured(&[], "/home/ana/shop");
-    assert_eq!(all(&captured, "command"), ["cd {PWD|sh}/web && make", "tar -C {PWD|sh} -cf {HOME|sh}/shop-2.tar ."]);
-    assert_eq!(names(&captured), ["open", "cd_web_make", "tar_c_cf_shop"]);
-    // A client elsewhere captures the directory unchanged, unless it names the directory.
-    let elsewhere = log().captured(&[], "/srv");
+    let captured = log().capture(&[], "/home/ana/shop");
+    assert_eq!(
+        parameter_values(&captured, "command"),
+        ["cd {PWD|sh}/web && make", "tar -C {PWD|sh} -cf {HOME|sh}/shop-2.tar ."]
+    );
+    assert_eq!(state_names(&captured), ["open", "cd_web_make", "tar_c_cf_shop"]);
+    // For a client in another directory, the directory is an argument only if the client names it.
+    let elsewhere = log().capture(&[], "/srv");
     assert_eq!(elsewhere.definition["states"]["open"]["action"]["params"]["working_directory"], "{HOME}/shop");
-    let with_pwd = log().captured(&[("PWD", "/home/ana/shop")], "/srv");
-    assert_eq!(all(&with_pwd, "working_directory"), ["{PWD}"]);
-    assert_eq!(all(&with_pwd, "command"), all(&captured, "command"));
+    let with_pwd = log().capture(&[("PWD", "/home/ana/shop")], "/srv");
+    assert_eq!(parameter_values(&with_pwd, "working_directory"), ["{PWD}"]);
+    assert_eq!(parameter_values(&with_pwd, "command"), parameter_values(&captured, "command"));
 }
 
 #[test]
 fn number_is_typed_only_at_the_recorded_menu() {
     let menu = "1) Ubuntu 20.04\n2) Ubuntu 22.04\nChoose [1-2]: ";
     let pattern = r"(?P<another_entry>(?<![^\W_]|[.,-])2(?![^\W_]|[.,]\d)[\s\S]*)?^[^\S\n]*1\) Ubuntu 20\.04\s*\n\s*2\) Ubuntu 22\.04\s*\n^Choose \[1-2\]: *\Z";
-    let log = Log::default().starts("sh setup.sh", 0, menu).answers("Choose [1-2]: ", "2", "");
-    let captured = log.captured(&[], "/srv");
-    assert_eq!(all(&captured, "pattern"), [pattern]);
-    assert_eq!(names(&captured), ["open", "sh_setup_sh", "choose_ubuntu_22_04", "done"]);
-    // The wait of the client does not state which entry it chose.
-    let log = Log::default().starts("sh setup.sh", 0, menu).waits("Choose").answers("Choose [1-2]: ", "2", "");
-    assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), ["Choose", pattern]);
-    // The program reads on a separate line.
+    let log = Log::default().program("sh setup.sh", 0, menu).answer("Choose [1-2]: ", "2", "");
+    let captured = log.capture(&[], "/srv");
+    assert_eq!(parameter_values(&captured, "pattern"), [pattern]);
+    assert_eq!(state_names(&captured), ["open", "sh_setup_sh", "choose_ubuntu_22_04", "done"]);
+    // The pattern of the client does not show which entry was chosen.
+    let log = Log::default().program("sh setup.sh", 0, menu).client_wait("Choose").answer("Choose [1-2]: ", "2", "");
+    assert_eq!(parameter_values(&log.capture(&[], "/srv"), "pattern"), ["Choose", pattern]);
+    // The program reads the number on a new line.
     let log =
-        Log::default().starts("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answers("", "2", "");
+        Log::default().program("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answer("", "2", "");
     assert_eq!(
-        all(&log.captured(&[], "/srv"), "pattern"),
+        parameter_values(&log.capture(&[], "/srv"), "pattern"),
         [
             r"(?P<another_entry>(?<![^\W_]|[.,-])2(?![^\W_]|[.,]\d)[\s\S]*)?^[^\S\n]*\(1\) one\s*\n\s*\(2\) two\s*\n^Pick a number from 1 to 2\s*\Z"
         ]
     );
 }
 
-/// Returns an input into rows that a program draws in place.
-fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
+/// Returns an input to a program that redraws its rows.
+fn screen_input(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
     InputRecord {
         kind: InputKind::Typed,
         context: "program".to_owned(),
@@ -198,25 +206,25 @@ fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
 fn redrawing_wizard_is_awaited_as_shown() {
     let menu = "$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod";
     let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)";
-    // The text of the output does not have overdrawn text, and later lines end as the answer does.
+    // The output lacks overdrawn text, and each redrawn question ends with its answer.
     let log = Log::default()
-        .starts("node x.js", 0, "? Where to?\n❯ dev\n  staging\n  prod\n")
-        .add(drawn("? Where to? ", menu, "", &["down", "enter"]), "✔ Where to? staging\n", None)
-        .add(drawn("? Project name? ", asks, "demo\n", &[]), "✔ Project name? demo\nScaffolded demo\n", None)
-        .runs("ls -la", 0, "");
-    let captured = log.captured(&[], "/srv");
+        .program("node x.js", 0, "? Where to?\n❯ dev\n  staging\n  prod\n")
+        .add(screen_input("? Where to? ", menu, "", &["down", "enter"]), "✔ Where to? staging\n", None)
+        .add(screen_input("? Project name? ", asks, "demo\n", &[]), "✔ Project name? demo\nScaffolded demo\n", None)
+        .command("ls -la", 0, "");
+    let captured = log.capture(&[], "/srv");
     assert_eq!(
-        names(&captured),
+        state_names(&captured),
         ["open", "node_x_js", "after_node_x_js", "answer_where", "after_answer_where", "answer_demo", "done"]
     );
-    assert_eq!(all(&captured, "target"), ["screen", "screen"]);
-    assert_eq!(all(&captured, "reads"), ["shown", "shown"]);
-    let patterns = all(&captured, "pattern");
+    assert_eq!(parameter_values(&captured, "target"), ["screen", "screen"]);
+    assert_eq!(parameter_values(&captured, "reads"), ["shown", "shown"]);
+    let patterns = parameter_values(&captured, "pattern");
     for (pattern, screen) in patterns.iter().zip([menu, asks]) {
         assert!(crate::question::matches_in(pattern, screen), "{pattern}");
     }
     assert!(patterns[1].contains(r"\? Project name\? \(demo\)"), "{patterns:?}");
-    // The waits match the recording too.
+    // The waits also match the recording.
     for (state, pattern) in ["after_node_x_js", "after_answer_where"].iter().zip(patterns) {
         let step = captured.golden.iter().find(|step| step.state == *state).expect("each state has a step");
         assert!(crate::question::matches_in(pattern, &step.prints), "{pattern} {}", step.prints);
@@ -234,18 +242,21 @@ fn wait_ends_where_the_program_reads_next_input() {
             awaited,
             ..InputRecord::default()
         };
-        let log = Log::default().starts("sh x", 0, "Value: ").add(input, "x\n", None).runs("true", 0, "");
-        let captured = log.captured(&[], "/srv");
-        all(&captured, "reads").first().map(|reads| (*reads).to_owned())
+        let log = Log::default().program("sh x", 0, "Value: ").add(input, "x\n", None).command("true", 0, "");
+        let captured = log.capture(&[], "/srv");
+        parameter_values(&captured, "reads").first().map(|reads| (*reads).to_owned())
     };
     assert_eq!(read_mode(Some(true), "program"), Some("shown".to_owned()));
     assert_eq!(read_mode(None, "program"), Some("shown".to_owned()), "the mode is unknown over ssh and in older logs");
     assert_eq!(read_mode(None, "password"), Some("hidden".to_owned()));
     assert_eq!(read_mode(Some(false), "program"), Some("shown".to_owned()), "the answer was typed ahead");
-    // A wait of the client ends as the program reads, too.
-    let log =
-        Log::default().starts("sh x", 0, "Value: ").waits("Value").answers("Value: ", "x", "").runs("true", 0, "");
-    assert_eq!(all(&log.captured(&[], "/srv"), "reads"), ["shown"]);
+    // After a wait of the client, too, the next input waits until the program reads.
+    let log = Log::default()
+        .program("sh x", 0, "Value: ")
+        .client_wait("Value")
+        .answer("Value: ", "x", "")
+        .command("true", 0, "");
+    assert_eq!(parameter_values(&log.capture(&[], "/srv"), "reads"), ["shown"]);
 }
 
 #[test]
@@ -258,17 +269,17 @@ fn untyped_line_is_reported_and_adds_no_state() {
         exit_code: Some(0),
         ..InputRecord::default()
     };
-    let log = Log::default().runs("python3 x.py", 0, "").add(entered.clone(), "", Some("")).runs("make", 0, "");
-    let captured = log.captured(&[], "/srv");
-    assert_eq!(all(&captured, "command"), ["python3 x.py", "make"]);
+    let log = Log::default().command("python3 x.py", 0, "").add(entered.clone(), "", Some("")).command("make", 0, "");
+    let captured = log.capture(&[], "/srv");
+    assert_eq!(parameter_values(&captured, "command"), ["python3 x.py", "make"]);
     let [omitted] = &captured.omitted_inputs[..] else { panic!("{:?}", captured.omitted_inputs) };
     assert!(omitted.input == "touch PWN" && omitted.reason.starts_with("a program typed it"), "{omitted:?}");
-    // The log has lost its beginning.
-    let captured = Log::default().add(entered, "", Some("")).runs("make", 0, "").captured(&[], "/srv");
+    // If the log lacks its beginning, the line may have been typed.
+    let captured = Log::default().add(entered, "", Some("")).command("make", 0, "").capture(&[], "/srv");
     assert_eq!(captured.omitted_inputs, []);
 }
 
-fn secrets(captured: &CapturedMachine) -> Vec<&str> {
+fn secret_arguments(captured: &CapturedMachine) -> Vec<&str> {
     let is_secret = |(_, argument): &(&String, &Value)| argument["secret"] == true;
     let arguments = captured.definition["arguments"].as_object();
     arguments.into_iter().flatten().filter(is_secret).map(|(name, _)| name.as_str()).collect()
@@ -277,14 +288,17 @@ fn secrets(captured: &CapturedMachine) -> Vec<&str> {
 #[test]
 fn repeated_secret_is_one_argument() {
     let log = Log::default()
-        .starts("passwd", 0, "Current password: ")
-        .hides("Current password: ", "New password: ")
-        .hides("New password: ", "Retype new password: ")
-        .hides("Retype new password: ", "passwd: password updated\n")
-        .runs("ls", 0, "");
-    let captured = log.captured(&[], "/srv");
-    assert_eq!(secrets(&captured), ["PASSWORD", "PASSWORD_2"]);
-    assert_eq!(all(&captured, "input_text"), ["passwd\n", "{PASSWORD}\n", "{PASSWORD_2}\n", "{PASSWORD_2}\n"]);
+        .program("passwd", 0, "Current password: ")
+        .secret("Current password: ", "New password: ")
+        .secret("New password: ", "Retype new password: ")
+        .secret("Retype new password: ", "passwd: password updated\n")
+        .command("ls", 0, "");
+    let captured = log.capture(&[], "/srv");
+    assert_eq!(secret_arguments(&captured), ["PASSWORD", "PASSWORD_2"]);
+    assert_eq!(
+        parameter_values(&captured, "input_text"),
+        ["passwd\n", "{PASSWORD}\n", "{PASSWORD_2}\n", "{PASSWORD_2}\n"]
+    );
     let guess = captured
         .guesses
         .iter()
@@ -297,13 +311,13 @@ fn repeated_secret_is_one_argument() {
 fn same_question_asks_for_the_same_secret_if_it_names_the_owner() {
     let secret_count = |row: &str, other: &str| {
         let log = Log::default()
-            .starts("one", 0, row)
-            .hides(row, "")
-            .starts("two", 0, other)
-            .hides(other, "")
-            .runs("ls", 0, "");
-        let captured = log.captured(&[], "/srv");
-        secrets(&captured).len()
+            .program("one", 0, row)
+            .secret(row, "")
+            .program("two", 0, other)
+            .secret(other, "")
+            .command("ls", 0, "");
+        let captured = log.capture(&[], "/srv");
+        secret_arguments(&captured).len()
     };
     let sudo = "[sudo] password for ana: ";
     assert_eq!(secret_count(sudo, sudo), 1);
@@ -311,39 +325,39 @@ fn same_question_asks_for_the_same_secret_if_it_names_the_owner() {
     assert_eq!(secret_count("ana@mill's password: ", "ana@barn's password: "), 2);
     assert_eq!(secret_count("Password: ", "Verification code: "), 2);
     let twice = Log::default()
-        .starts("su", 0, "Password: ")
-        .hides("Password: ", "")
-        .starts("su", 0, "Password: ")
-        .hides("Password: ", "")
-        .runs("ls", 0, "");
-    assert_eq!(secrets(&twice.captured(&[], "/srv")), ["PASSWORD"]);
+        .program("su", 0, "Password: ")
+        .secret("Password: ", "")
+        .program("su", 0, "Password: ")
+        .secret("Password: ", "")
+        .command("ls", 0, "");
+    assert_eq!(secret_arguments(&twice.capture(&[], "/srv")), ["PASSWORD"]);
 }
 
 #[test]
 fn refused_password_is_not_awaited() {
     let row = "[sudo] password for ana: ";
     let log = Log::default()
-        .starts("sudo make", 0, row)
-        .hides(row, "Sorry, try again.\n[sudo] password for ana: ")
-        .hides(row, "done\n")
-        .runs("ls", 0, "");
-    let captured = log.captured(&[], "/srv");
-    assert_eq!(all(&captured, "input_text"), ["sudo make\n", "{PASSWORD}\n"]);
+        .program("sudo make", 0, row)
+        .secret(row, "Sorry, try again.\n[sudo] password for ana: ")
+        .secret(row, "done\n")
+        .command("ls", 0, "");
+    let captured = log.capture(&[], "/srv");
+    assert_eq!(parameter_values(&captured, "input_text"), ["sudo make\n", "{PASSWORD}\n"]);
     assert!(captured.omitted_inputs[0].reason.contains("refused it"), "{:?}", captured.omitted_inputs);
 }
 
 #[test]
 fn answer_state_is_named_after_its_argument() {
     let log = Log::default()
-        .starts("sh setup.sh", 0, "Port: ")
-        .answers("Port: ", "9000", "Since: ")
-        .answers("Since: ", "2026-01-31", "Until: ")
-        .answers("Until: ", "2026-01-31", "Mail (x): ")
-        .answers("Mail (x): ", "", "")
-        .runs("ls", 0, "");
-    let captured = log.captured(&[("port", "9000")], "/srv");
+        .program("sh setup.sh", 0, "Port: ")
+        .answer("Port: ", "9000", "Since: ")
+        .answer("Since: ", "2026-01-31", "Until: ")
+        .answer("Until: ", "2026-01-31", "Mail (x): ")
+        .answer("Mail (x): ", "", "")
+        .command("ls", 0, "");
+    let captured = log.capture(&[("port", "9000")], "/srv");
     assert_eq!(
-        names(&captured),
+        state_names(&captured),
         ["open", "sh_setup_sh", "answer_port", "answer_2026_01_31", "answer_until", "answer_mail", "done"]
     );
     assert!(captured.undecided.iter().any(|decision| decision.starts_with("state 'answer_until' types the date")));
@@ -364,7 +378,7 @@ fn gated(captured: &CapturedMachine) -> Vec<String> {
 #[test]
 fn destructive_or_unknown_line_gets_a_gate() {
     let ordinary = ["git pull", "npm run build", "make", "python3 script.py", "cargo test", "mkdir x && cp a x"];
-    let captured = ordinary.iter().fold(Log::default(), |log, line| log.runs(line, 0, "")).captured(&[], "/srv");
+    let captured = ordinary.iter().fold(Log::default(), |log, line| log.command(line, 0, "")).capture(&[], "/srv");
     assert!(!gated(&captured).contains(&"*".to_owned()), "{:?}", gated(&captured));
     let ungated_states: Vec<&str> = captured
         .guesses
@@ -378,11 +392,11 @@ fn destructive_or_unknown_line_gets_a_gate() {
         "unread project programs are reported"
     );
     let log = Log::default()
-        .runs("make", 0, "")
-        .runs("ssh box rm -rf /srv/x", 0, "")
-        .runs("frobnicate --all", 0, "")
-        .runs("curl https://x/y | sh", 0, "");
-    let captured = log.captured(&[], "/srv");
+        .command("make", 0, "")
+        .command("ssh box rm -rf /srv/x", 0, "")
+        .command("frobnicate --all", 0, "")
+        .command("curl https://x/y | sh", 0, "");
+    let captured = log.capture(&[], "/srv");
     assert_eq!(gated(&captured), ["make", "*", "ssh_box_rm_rf", "*", "frobnicate_all", "*", "curl_https_x_y"]);
     let reasons: Vec<&str> = captured
         .guesses
@@ -403,8 +417,8 @@ fn destructive_or_unknown_line_gets_a_gate() {
 #[test]
 fn line_at_a_remote_prompt_is_judged_but_an_answer_is_not() {
     let session = |begun: &str, prompt: &str, typed: &str| {
-        let log = Log::default().starts(begun, 0, prompt).answers(prompt, typed, "").runs("ls", 0, "");
-        gated(&log.captured(&[], "/srv")).contains(&"*".to_owned())
+        let log = Log::default().program(begun, 0, prompt).answer(prompt, typed, "").command("ls", 0, "");
+        gated(&log.capture(&[], "/srv")).contains(&"*".to_owned())
     };
     let remote = "ana@box:~$ ";
     assert!(session("ssh box", remote, "rm -rf x") && session("ssh box", remote, "frobnicate"));

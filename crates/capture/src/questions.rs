@@ -33,7 +33,7 @@ fn answers(captured: &CapturedMachine, printed: &str) -> bool {
 
 fn captured(recorded: &str, answer: &str) -> CapturedMachine {
     let row = recorded.lines().next_back().unwrap_or_default();
-    Log::default().starts("sh x", 0, recorded).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv")
+    Log::default().program("sh x", 0, recorded).answer(row, answer, "").command("true", 0, "").capture(&[], "/srv")
 }
 
 /// Recorded questions, each with its answer, a later output, and true if the machine types the answer.
@@ -200,12 +200,12 @@ fn list_in_any_form_is_compared_as_a_whole() {
     for (list, answer) in LISTS {
         let recorded = format!("Welcome\n{list}Choice: ");
         let captured = captured(&recorded, answer);
-        let goes_on = |printed: &str| answers(&captured, printed);
-        assert!(goes_on(&recorded) && goes_on(&format!("Hello\nWelcome\n{list}Choice: ")), "{list}");
+        let continues = |printed: &str| answers(&captured, printed);
+        assert!(continues(&recorded) && continues(&format!("Hello\nWelcome\n{list}Choice: ")), "{list}");
         let exchanged = list.replace("small", "x").replace("full", "small").replace('x', "full");
-        assert!(!goes_on(&format!("Welcome\n{exchanged}Choice: ")), "{list}");
+        assert!(!continues(&format!("Welcome\n{exchanged}Choice: ")), "{list}");
         // The recorded list stands below another one.
-        assert!(!goes_on(&format!("Welcome\n{exchanged}old:\n{list}Choice: ")), "{list}");
+        assert!(!continues(&format!("Welcome\n{exchanged}old:\n{list}Choice: ")), "{list}");
     }
     // A menu of the usual form below one of another form.
     let captured = captured("Welcome\n1) small\n2) full\n#? ", "2");
@@ -238,25 +238,25 @@ fn uncompared_menu_is_reported() {
 #[test]
 fn subject_above_a_bare_question_is_compared() {
     for question in ["> ", "[y/N] ", "(yes or no)\n", "Are you sure? (y/n) ", "Answer: ", "Press Enter to continue"] {
-        for (above, answer, other, goes_on) in [
+        for (above, answer, other, continues) in [
             ("Publish the draft?\n", "y", "Erase the draft?\n", false),
             ("Publish 3 drafts?\n---\n", "y", "Publish 4 drafts?\n---\n", false),
             ("Publish the draft?\n", "y", "Hello\nPublish the draft?\n", true),
             ("Which port is free?\n", "9000", "Which process is killed?\n", false),
             ("Port, now 8123:\n", "9000", "Port, now 8124:\n", true),
         ] {
-            let starts = |text: &str| Log::default().starts("sh x", 0, &format!("{text}{question}"));
+            let program = |text: &str| Log::default().program("sh x", 0, &format!("{text}{question}"));
             let row = if question.ends_with('\n') { "" } else { question };
-            let captured = starts(above).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv");
+            let captured = program(above).answer(row, answer, "").command("true", 0, "").capture(&[], "/srv");
             let printed = |text: &str| format!("sh x\n{text}{question}");
             assert!(answers(&captured, &printed(above)), "{above}{question}");
-            assert_eq!(answers(&captured, &printed(other)), goes_on, "{above}{question}: {other}");
+            assert_eq!(answers(&captured, &printed(other)), continues, "{above}{question}: {other}");
         }
     }
     // A question with a subject, and the prompts of an interpreter.
     assert!(answers(&captured("12 packages\nContinue? [y/n] ", "y"), "13 packages\nContinue? [y/n] "));
-    let log = Log::default().starts("calc", 0, "calc of May\n> ").answers("> ", "1+1", "2 apples\n> ");
-    let captured = log.answers("> ", "quit", "").runs("true", 0, "").captured(&[], "/srv");
+    let log = Log::default().program("calc", 0, "calc of May\n> ").answer("> ", "1+1", "2 apples\n> ");
+    let captured = log.answer("> ", "quit", "").command("true", 0, "").capture(&[], "/srv");
     assert!(answers(&captured, "calc of June\n> "));
 }
 
@@ -279,9 +279,9 @@ fn answer_below_a_placeholder_belongs_to_the_question_above() {
             "" => ("", recorded.replace("Project name", "Title")),
             _ => ("Title: ", "Title: ".to_owned()),
         };
-        let log = Log::default().starts("node x", 0, recorded).answers(row, "shop", &again);
-        let log = log.answers(next_row, "Box", "");
-        let captured = log.runs("true", 0, "").captured(&[], "/srv");
+        let log = Log::default().program("node x", 0, recorded).answer(row, "shop", &again);
+        let log = log.answer(next_row, "Box", "");
+        let captured = log.command("true", 0, "").capture(&[], "/srv");
         let printed = |text: &str| format!("node x\n{text}");
         assert!(answers(&captured, &printed(recorded)), "{recorded}");
         assert!(answers(&captured, &printed(&format!("Took 3 s\n\n{recorded}"))), "{recorded}");
@@ -293,7 +293,7 @@ fn answer_below_a_placeholder_belongs_to_the_question_above() {
 
 #[test]
 fn ordinals_are_literal_and_decimals_are_numbers() {
-    for (recorded, answer, printed, goes_on) in [
+    for (recorded, answer, printed, continues) in [
         ("Size of the 2nd disk: ", "100", "Size of the 3rd disk: ", false),
         ("Size of the 2nd disk: ", "100", "Size of the 22nd disk: ", false),
         ("Timeout [2.5]: ", "10", "Timeout [3]: ", true),
@@ -306,7 +306,7 @@ fn ordinals_are_literal_and_decimals_are_numbers() {
         ("| Keep? ", "y", "/ Erase? ", false),
     ] {
         let captured = captured(recorded, answer);
-        assert_eq!(answers(&captured, printed), goes_on, "{recorded} {printed}");
+        assert_eq!(answers(&captured, printed), continues, "{recorded} {printed}");
         assert!(answers(&captured, recorded), "{recorded}");
     }
 }
@@ -348,8 +348,8 @@ fn possible_yes_keeps_each_number_of_its_question() {
     }
     // A word from an input is data.
     let captured_with_input = |recorded: &str, answer: &str| {
-        let log = Log::default().starts("sh x", 0, recorded).answers(recorded, answer, "");
-        log.runs("true", 0, "").captured(&[("name", answer)], "/srv")
+        let log = Log::default().program("sh x", 0, recorded).answer(recorded, answer, "");
+        log.command("true", 0, "").capture(&[("name", answer)], "/srv")
     };
     assert!(answers(&captured_with_input("Name of node 3: ", "web"), "Name of node 4: "));
     assert!(
@@ -357,8 +357,8 @@ fn possible_yes_keeps_each_number_of_its_question() {
         "the question offers the answer"
     );
     // A word that differs between two recordings is data, too.
-    let log = |answer| Log::default().starts("sh x", 0, "Name of node 3: ").answers("Name of node 3: ", answer, "");
-    let compared = log("web").compared(Some(log("api")), &[], "/srv");
+    let log = |answer| Log::default().program("sh x", 0, "Name of node 3: ").answer("Name of node 3: ", answer, "");
+    let compared = log("web").capture_compared_with(Some(log("api")), &[], "/srv");
     assert!(answers(&compared, "Name of node 4: "));
 }
 
@@ -369,8 +369,8 @@ fn last_line_is_compared_wherever_a_program_reads() {
         ("Proceeding with install, please answer\n", "Proceeding with deletion, please answer\n"),
         ("installing 3 files\n", "deleting 3 files\n"),
     ] {
-        let log = Log::default().starts("sh x", 0, recorded).answers("", "yes", "").runs("true", 0, "");
-        let captured = log.captured(&[], "/srv");
+        let log = Log::default().program("sh x", 0, recorded).answer("", "yes", "").command("true", 0, "");
+        let captured = log.capture(&[], "/srv");
         assert!(answers(&captured, recorded), "{recorded}");
         assert!(!answers(&captured, printed), "{printed}");
     }
@@ -378,9 +378,10 @@ fn last_line_is_compared_wherever_a_program_reads() {
 
 #[test]
 fn lines_typed_at_once_into_a_program_are_reported() {
-    let log = |text| Log::default().starts("sh x", 0, "Install? ").answers("Install? ", text, "").runs("true", 0, "");
+    let log =
+        |text| Log::default().program("sh x", 0, "Install? ").answer("Install? ", text, "").command("true", 0, "");
     let reports_lines_at_once = |text| {
-        let captured = log(text).captured(&[], "/srv");
+        let captured = log(text).capture(&[], "/srv");
         captured.guesses.iter().any(|guess| guess.guess.contains("lines at once"))
     };
     assert!(reports_lines_at_once("y\nshop") && !reports_lines_at_once("y"));
@@ -390,7 +391,7 @@ fn lines_typed_at_once_into_a_program_are_reported() {
 fn answer_is_typed_only_at_its_recorded_question() {
     let wrong: Vec<_> = QUESTIONS
         .iter()
-        .filter(|(recorded, answer, printed, goes_on)| answers(&captured(recorded, answer), printed) != *goes_on)
+        .filter(|(recorded, answer, printed, continues)| answers(&captured(recorded, answer), printed) != *continues)
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     for (recorded, answer, ..) in QUESTIONS {
@@ -402,10 +403,10 @@ fn answer_is_typed_only_at_its_recorded_question() {
 fn client_wait_is_not_enough_if_every_word_counts() {
     let question = "Delete /tmp/old-build? [y/N] ";
     let log = |answer| {
-        let log = Log::default().starts("sh x", 0, question).waits(r"\[y/N\]").answers(question, answer, "");
-        log.runs("true", 0, "").captured(&[], "/srv")
+        let log = Log::default().program("sh x", 0, question).client_wait(r"\[y/N\]").answer(question, answer, "");
+        log.command("true", 0, "").capture(&[], "/srv")
     };
-    let patterns = |answer| crate::procedures::all(&log(answer), "pattern").join(" then ");
+    let patterns = |answer| crate::procedures::parameter_values(&log(answer), "pattern").join(" then ");
     assert_eq!(patterns("y"), r"\[y/N\] then ^Delete /tmp/old-build\? \[y/N\] *\Z");
     assert_eq!(patterns("a text"), r"\[y/N\] then ^Delete /tmp/old-build\? \[y/N\] *\Z");
     // The same applies to data.
@@ -416,9 +417,9 @@ fn client_wait_is_not_enough_if_every_word_counts() {
         (".+", "Pid: ", "8080"),
         (r"\? ", "Which host? ", "web1"),
     ] {
-        let log = Log::default().starts("sh x", 0, recorded).waits(pattern).answers(recorded, answer, "");
-        let captured = log.runs("true", 0, "").captured(&[], "/srv");
-        let last = crate::procedures::all(&captured, "pattern").pop().map(str::to_owned);
+        let log = Log::default().program("sh x", 0, recorded).client_wait(pattern).answer(recorded, answer, "");
+        let captured = log.command("true", 0, "").capture(&[], "/srv");
+        let last = crate::procedures::parameter_values(&captured, "pattern").pop().map(str::to_owned);
         assert_eq!(
             last.as_deref(),
             Some(
@@ -437,8 +438,8 @@ fn secret_is_typed_only_at_its_recorded_question() {
         ("PIN of card 4711: ", "PIN of card 4712: "),
         ("Password: ", "Password of the other account: "),
     ] {
-        let log = Log::default().starts("sh x", 0, recorded).hides(recorded, "").runs("true", 0, "");
-        let captured = log.captured(&[], "/srv");
+        let log = Log::default().program("sh x", 0, recorded).secret(recorded, "").command("true", 0, "");
+        let captured = log.capture(&[], "/srv");
         assert!(answers(&captured, recorded) && !answers(&captured, printed), "{recorded}");
     }
 }
@@ -446,7 +447,7 @@ fn secret_is_typed_only_at_its_recorded_question() {
 /// Questions in two recordings and a later one, with true if the machine types the answer to the later one.
 #[test]
 fn differing_recordings_keep_their_common_words() {
-    for (one, other, printed, goes_on) in [
+    for (one, other, printed, continues) in [
         ("Keep 5 of them? [y/n] ", "Keep 7 of them? [y/n] ", "Keep 12 of them? [y/n] ", true),
         ("Keep 5 of them? [y/n] ", "Keep 7 of them? [y/n] ", "Keep none of them? [y/n] ", false),
         ("Keep 5 of 9? [y/n] ", "Keep 7 of 9? [y/n] ", "Keep 7 of 8? [y/n] ", false),
@@ -457,9 +458,9 @@ fn differing_recordings_keep_their_common_words() {
         ("Clear /srv/a/one? [y/n] ", "Clear /srv/a/two? [y/n] ", "Clear /srv/a/three? [y/n] ", true),
         ("Clear /srv/a/one? [y/n] ", "Clear /srv/a/two? [y/n] ", "Clear /srv? [y/n] ", false),
     ] {
-        let log = |asked| Log::default().starts("sh x", 0, asked).answers(asked, "y", "").runs("true", 0, "");
-        let captured = log(one).compared(Some(log(other)), &[], "/srv");
-        assert_eq!(answers(&captured, printed), goes_on, "{one} {printed}");
+        let log = |asked| Log::default().program("sh x", 0, asked).answer(asked, "y", "").command("true", 0, "");
+        let captured = log(one).capture_compared_with(Some(log(other)), &[], "/srv");
+        assert_eq!(answers(&captured, printed), continues, "{one} {printed}");
         assert!(answers(&captured, one) && answers(&captured, other), "{one}");
     }
 }
@@ -467,28 +468,28 @@ fn differing_recordings_keep_their_common_words() {
 #[test]
 fn value_is_searched_only_after_it_was_typed() {
     let pattern = |log: Log, inputs: &[(&str, &str)]| {
-        let captured = log.captured(inputs, "/srv");
-        crate::procedures::all(&captured, "pattern").into_iter().map(str::to_owned).collect::<Vec<_>>()
+        let captured = log.capture(inputs, "/srv");
+        crate::procedures::parameter_values(&captured, "pattern").into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let database = Log::default()
-        .starts("sh x", 0, "Database (pg/sqlite): ")
-        .answers("Database (pg/sqlite): ", "pg", "User of pg: ")
-        .answers("User of pg: ", "ana", "");
+        .program("sh x", 0, "Database (pg/sqlite): ")
+        .answer("Database (pg/sqlite): ", "pg", "User of pg: ")
+        .answer("User of pg: ", "ana", "");
     let patterns = pattern(database, &[("DB", "pg")]);
     assert_eq!(patterns, [r"^Database \(pg/sqlite\): *\Z", r"^User of {DB|regex}: *\Z"]);
     // The line that starts the program has it before.
-    let started_with_value = Log::default().starts("sh x pg", 0, "Drop pg? ").answers("Drop pg? ", "y", "");
+    let started_with_value = Log::default().program("sh x pg", 0, "Drop pg? ").answer("Drop pg? ", "y", "");
     assert_eq!(pattern(started_with_value, &[("DB", "pg")]), [r"^Drop {DB|regex}\? *\Z"]);
     // The same for the text that a client waited for.
-    let waited = Log::default().starts("sh x", 0, "a pg or b\n? ").waits("pg or b").answers("? ", "pg", "");
+    let waited = Log::default().program("sh x", 0, "a pg or b\n? ").client_wait("pg or b").answer("? ", "pg", "");
     assert_eq!(pattern(waited, &[("DB", "pg")])[0], "pg or b");
     // An entry of a menu names the value before its input.
     let menu = "[pg] small\n[my] large\nWhich? ";
-    let menu = Log::default().starts("sh x", 0, menu).answers("Which? ", "pg", "");
+    let menu = Log::default().program("sh x", 0, menu).answer("Which? ", "pg", "");
     assert_eq!(pattern(menu, &[("DB", "pg")]), [r"^Which\? *\Z"]);
     // A directory is known from the beginning.
     let directory =
-        Log::default().starts("sh x", 0, "Clean /home/ana/shop? ").answers("Clean /home/ana/shop? ", "y", "");
-    let captured = directory.captured(&[], "/home/ana/shop");
-    assert_eq!(crate::procedures::all(&captured, "pattern"), [r"^Clean {PWD|regex}\? *\Z"]);
+        Log::default().program("sh x", 0, "Clean /home/ana/shop? ").answer("Clean /home/ana/shop? ", "y", "");
+    let captured = directory.capture(&[], "/home/ana/shop");
+    assert_eq!(crate::procedures::parameter_values(&captured, "pattern"), [r"^Clean {PWD|regex}\? *\Z"]);
 }

@@ -84,7 +84,7 @@ impl Clock {
         }
     }
 
-    /// Waits for `future` for at most `limit`. A ready future counts as completed, even after the time limit.
+    /// Waits for `future` for at most `limit`. A ready future is considered completed, even after the time limit.
     ///
     /// # Errors
     /// If the time limit was exceeded, after dropping the future.
@@ -155,7 +155,7 @@ impl ManualClock {
             let later = time.sleepers.split_off(&first_later);
             std::mem::replace(&mut time.sleepers, later)
         };
-        // Wake after releasing the lock: a waker may poll immediately.
+        // Wake after releasing the lock, because a waker may poll immediately.
         due.into_values().for_each(Waker::wake);
     }
 
@@ -204,7 +204,7 @@ impl Future for Sleeper {
 impl Drop for Sleeper {
     fn drop(&mut self) {
         let waker = self.time.lock().sleepers.remove(&self.key);
-        // Drop the waker after releasing the lock: the last waker of a task drops the task.
+        // Drop the waker after releasing the lock, because the last waker of a task drops the task.
         drop(waker);
     }
 }

@@ -20,8 +20,8 @@ use crate::dispatcher::Dispatcher;
 /// The commands in progress of a connection.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
-/// Serves one client until it disconnects or the daemon stops.
-/// `standing` tells if the client's process counts as a person.
+/// Serves one client until it disconnects or the daemon stops. `standing` tells if the client's process is treated as a
+/// person.
 pub(crate) async fn serve(
     service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -92,8 +92,8 @@ async fn read_messages(
                         sink.send(&answer).await
                     }
                     Ok(ParsedCommand { command, sessions, warnings }) => {
-                        // Wait before the next read: a command that waits for its turn would need more memory than its
-                        // reply.
+                        // Wait before the next read, because a command that waits for its turn would need more memory
+                        // than its reply.
                         let turn = sink.backlog().wait_for_turn(&command).await;
                         let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, is_repeated, turn };
                         spawn_command(service, &caller, command, task, in_flight);
@@ -121,7 +121,7 @@ struct Task {
 }
 
 fn spawn_command(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
-    // Box the command: a task reserves memory for all moved values, and thousands of commands may wait at once.
+    // Box the command, because a task reserves memory for all moved values, and thousands of commands may wait at once.
     let command = Box::new(command);
     let (service, caller, in_flight_commands) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();

@@ -188,7 +188,7 @@ impl Daemon {
         let own_processes = OwnProcesses::new(hosts.clone(), is_separate);
         let (early_hosts, mut joined_group) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
-            // Ignore an error: the thread has finished its attempt.
+            // Ignore an error, because the thread has finished its attempt.
             let _ = joined_group.wait_for(|joined| *joined).await;
             if let Err(error) = early_hosts.prepare().await {
                 tracing::warn!(%error, "failed to start a terminal host; the next terminal starts one");
@@ -238,7 +238,7 @@ impl Daemon {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
-                            // Do this before the first command: the process may end, or pass its socket on.
+                            // Do this before the first command, because the process may end, or pass its socket on.
                             let handle = process_handle(&stream, peer.pid());
                             let standing = Standing::for_process(peer.uid(), handle, self.own_processes.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));

@@ -207,7 +207,7 @@ impl Dispatcher {
             None => Runs::open(paths.journal(), dependencies, retention).await?,
         });
         if let Some(mut in_group) = in_group {
-            // Ignore an error: the thread has finished its attempt.
+            // Ignore an error, because the thread has finished its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
         }
         runs.recover().await;
@@ -303,7 +303,7 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // Box each verb separately: a waiting command needs the memory of its verb, not of the largest one.
+        // Box each verb separately, because a waiting command needs the memory of its verb, not of the largest one.
         let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,

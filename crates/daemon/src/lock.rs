@@ -16,7 +16,7 @@ use steplatch_protocol::{DaemonPaths, DaemonRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Time for retries before the lock counts as owned: longer than a child takes from fork to exec.
+/// Time for retries before the lock is considered owned: longer than a child takes from fork to exec.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// Time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -163,7 +163,7 @@ impl StateLock {
             }
             (Ok(_), Ok(_)) => LockFileState::Replaced,
             (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockFileState::Removed,
-            // An inaccessible file counts as unchanged.
+            // An inaccessible file is considered unchanged.
             _ => LockFileState::Same,
         }
     }

@@ -271,7 +271,7 @@ pub fn finish(
     let paths = resolve_target(target)?;
     let result = move_into_place(&paths, length, expected, mode, replace);
     if result.is_err() {
-        // Ignore the error: the caller gets the first error.
+        // Ignore the error, because the caller gets the first error.
         let _ = fs::remove_file(&paths.part);
     }
     result

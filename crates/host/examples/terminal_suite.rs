@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
         },
         Err(_) => false,
     };
-    // Ignore the error: the terminal is no longer needed, and may have closed already.
+    // Ignore the error, because the terminal is no longer needed, and may have closed already.
     let _ = terminal.close(Closing::default()).await;
     if has_succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

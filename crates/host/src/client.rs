@@ -193,7 +193,7 @@ impl Shared {
     /// Cancels a request: removes it from the queue, or requests its cancellation from the host.
     fn cancel(&self, number: u64) {
         if !self.outbox.withdraw(number) {
-            // Ignore the error: an ended host sends no answer.
+            // Ignore the error, because an ended host sends no answer.
             let _ = self.outbox.send_note(0, &HostRequest::Cancel(number));
         }
     }
@@ -429,14 +429,14 @@ impl Host {
         }
         drop(steps);
         if !known.is_empty() {
-            // Ignore the error: an ended host has no results. The answer is discarded.
+            // Ignore the error, because an ended host has no results. The answer is discarded.
             let _ = self.shared.outbox.send_note(next_number(), &HostRequest::Settle(vec![settled.to_owned()]));
         }
     }
 
     /// Abandons a step of a client, which has no entry in `steps`. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
-        // Ignore the error: an ended host has no effects in progress. The answer is discarded.
+        // Ignore the error, because an ended host has no effects in progress. The answer is discarded.
         let _ = self.shared.outbox.send_note(next_number(), &HostRequest::Settle(vec![step.to_owned()]));
     }
 
@@ -623,11 +623,11 @@ impl Waiting {
     fn deliver(&self, number: u64, body: Option<&[u8]>) {
         let mut table = self.lock();
         if let Some(answer) = table.answers.remove(&number) {
-            // Ignore the error: the caller has stopped waiting.
+            // Ignore the error, because the caller has stopped waiting.
             let _ = answer.sender.send(body.map(<[u8]>::to_vec));
         } else if let Some(events) = table.events.get(&number) {
             let Some(body) = body else {
-                // End the events: the following ones would be wrong without the missing one.
+                // End the events, because the following ones would be wrong without the missing one.
                 table.events.remove(&number);
                 return;
             };

@@ -86,7 +86,7 @@ fn frames() {
         assert_eq!((frames.clone(), error), read_frames(&portions(input)), "portions do not change the frames");
         let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
-        // Read the input itself as a body too: a mutated length would hide the bodies of all frames.
+        // Read the input itself as a body too, because a mutated length would hide the bodies of all frames.
         let bodies =
             frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD_BYTES..).unwrap_or_default()]);
         let kinds: Vec<(u32, String)> = bodies

@@ -399,7 +399,7 @@ impl Hosts {
 
     /// Enables connections to remote hosts. Called once.
     pub fn enable_remote(&self, setup: RemoteSetup) {
-        // Ignore a second setup: the connections of the first one would lose their owner.
+        // Ignore a second setup, because the connections of the first one would lose their owner.
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
 
@@ -834,7 +834,7 @@ impl Hosts {
     }
 
     /// Returns the terminal that a step opened, even if it has closed since on this computer. Waits for an opening in
-    /// progress. An older host that does not know the request counts as having opened none.
+    /// progress. An older host that does not know the request is assumed to have opened none.
     ///
     /// # Errors
     /// If no host knows the step, and a host that may have opened its terminal does not answer.
@@ -887,7 +887,7 @@ impl Hosts {
             let Ok(descriptions) = ask_with_timeout::<Vec<Description>>(&host, &HostRequest::List).await else {
                 continue;
             };
-            // A terminal that its host no longer lists has closed; it will not count as lost with the host.
+            // A terminal that its host no longer lists has closed; it will not be treated as lost with the host.
             let pid = host.greeting().pid;
             self.lock().host_by_terminal.retain(|id, keeper| {
                 keeper.greeting().pid != pid || descriptions.iter().any(|terminal| terminal.id == *id)
@@ -980,7 +980,7 @@ impl Hosts {
         for host in self.reachable() {
             for secret in secrets {
                 let (host, ask) = (host.clone(), HostRequest::Remember(secret.clone()));
-                // Ignore the error: an ended host sends no output.
+                // Ignore the error, because an ended host sends no output.
                 requests.spawn(async move { drop(ask_with_timeout::<()>(&host, &ask).await) });
             }
         }
@@ -1130,7 +1130,7 @@ impl Hosts {
                 let _ = std::fs::remove_file(&socket);
                 records::remove(&self.shared.records_dir, &socket);
                 if let Some(mut child) = child.take() {
-                    // Ignore the error: the process may have ended already.
+                    // Ignore the error, because the process may have ended already.
                     let _ = child.kill();
                     let _ = tokio::task::spawn_blocking(move || child.wait()).await;
                 }
@@ -1192,7 +1192,7 @@ impl Hosts {
                     version = greeting.version,
                     "a terminal host of an older version runs until its last terminal ends"
                 );
-                // Ignore the error: the host has ended, or executes the request once it continues.
+                // Ignore the error, because the host has ended, or executes the request once it continues.
                 let _ = ask_with_timeout::<()>(&host, &HostRequest::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
@@ -1223,7 +1223,7 @@ impl Hosts {
                 let steps = lost_host.steps();
                 let is_daemon = shared.role == Role::Daemon;
                 if is_daemon {
-                    // Ignore the error: the host may have removed its socket.
+                    // Ignore the error, because the host may have removed its socket.
                     let _ = std::fs::remove_file(&socket);
                 }
                 // Without an end mark, the host may have performed any step of a client.
@@ -1259,7 +1259,7 @@ impl Hosts {
         self.shared.changed.send_modify(|changed| *changed += 1);
     }
 
-    /// Records that a terminal was closed, so that it does not count as lost later.
+    /// Records that a terminal was closed, so that it is not treated as lost later.
     #[boxed]
     pub async fn closed(&self, id: &TerminalId) {
         self.lock().host_by_terminal.remove(id);
@@ -1348,7 +1348,7 @@ fn socket_name() -> String {
 fn end_process(pid: u32) {
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
-        // Ignore errors: the process may have ended. A stopped process handles SIGTERM only after SIGCONT.
+        // Ignore errors, because the process may have ended. A stopped process handles SIGTERM only after SIGCONT.
         let _ = pidfd_send_signal(&process, Signal::TERM);
         let _ = pidfd_send_signal(&process, Signal::CONT);
     }

@@ -153,7 +153,7 @@ impl Outbox {
 
     /// Waits until a server may read further requests, or the other side has disconnected.
     pub(crate) async fn await_room(&self) {
-        // Ignore the error: the reader notices the end of the connection itself.
+        // Ignore the error, because the reader notices the end of the connection itself.
         let _ = self.await_fewer_than(MAX_UNREAD_ANSWER_BYTES).await;
     }
 

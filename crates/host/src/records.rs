@@ -88,7 +88,7 @@ pub(crate) fn replace(target: &Path, record: &impl Serialize) -> io::Result<()> 
 
 /// Removes the record of a host.
 pub(crate) fn remove(directory: &Path, socket: &Path) {
-    // Ignore the error: the host may have no record.
+    // Ignore the error, because the host may have no record.
     let _ = fs::remove_file(record_file(directory, socket));
 }
 

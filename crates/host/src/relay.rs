@@ -221,12 +221,12 @@ fn copy_both_ways(
     let mut to_host = stream.try_clone()?;
     // The thread ends with the process, which ends once the host has ended.
     thread::spawn(move || {
-        // Ignore errors: the end of either side ends the relay.
+        // Ignore errors, because the end of either side ends the relay.
         let _ = copy_and_flush(&mut input, &mut to_host);
         let _ = to_host.shutdown(Shutdown::Both);
     });
     let mut from_host = stream;
-    // Ignore the error: the connection has ended.
+    // Ignore the error, because the connection has ended.
     let _ = copy_and_flush(&mut from_host, &mut output);
     Ok(())
 }

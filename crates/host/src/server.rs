@@ -115,7 +115,7 @@ impl Shared {
         for id in ids {
             let Some(terminal) = self.terminals.get(id.as_str()) else { continue };
             if terminal.describe().await.is_ok_and(|description| description.holder.is_none()) {
-                // Ignore the error: another client has closed the terminal.
+                // Ignore the error, because another client has closed the terminal.
                 let _ = terminal.close(Closing::default()).await;
             }
         }
@@ -190,7 +190,7 @@ pub async fn serve(
     shared.ending.send_replace(true);
     shared.unfinished.remove_all();
     if let Some(path) = path {
-        // Ignore the error: a daemon may have removed the socket already.
+        // Ignore the error, because a daemon may have removed the socket already.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
@@ -321,8 +321,8 @@ impl Connection {
             service.owner = service.owner.max(self.number);
         }
         let service = self.shared.service.read();
-        // Ignore requests of a superseded daemon but keep its connection: it would take a disconnect for the end of the
-        // host. Still record secrets and settled steps.
+        // Ignore requests of a superseded daemon but keep its connection, because it would take a disconnect for the
+        // end of the host. Still record secrets and settled steps.
         let is_lasting = matches!(ask, Some(HostRequest::Remember(_) | HostRequest::Settle(_)));
         if service.is_over || (self.is_superseded(&service) && !is_lasting) {
             return;
@@ -576,7 +576,8 @@ impl Connection {
         for key in unclaimed {
             self.seats().remove(&key);
             for terminal in self.shared.terminals.all() {
-                // Ignore the error: a closed terminal has no seat. Terminals with another key ignore the request.
+                // Ignore the error, because a closed terminal has no seat. Terminals with another key ignore the
+                // request.
                 let _ = terminal.give_back(key.clone()).await;
             }
         }

@@ -115,7 +115,7 @@ pub(crate) async fn upgrade(
         let error = "Only the page at http://localhost may open this socket";
         return Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", error).into_response();
     }
-    // Check the cookie first: a socket costs far more than this request.
+    // Check the cookie first, because a socket costs far more than this request.
     let cookies = login::session_cookies(&headers, app.port);
     match login::has_session_cookie(&app, &cookies).await {
         Ok(true) => slot.connection.mark_known(),
@@ -129,7 +129,7 @@ pub(crate) async fn upgrade(
     let tasks = app.tasks.clone();
     let upgrade = upgrade.read_buffer_size(READ_BUFFER_BYTES).max_message_size(MAX_MESSAGE_BYTES);
     upgrade.max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
-        // The connection keeps its slot and counts as busy while the socket is open.
+        // The connection keeps its slot and is considered busy while the socket is open.
         let guard = slot.connection.begin_request();
         tasks.track_future(async move {
             Tab::serve(app, socket, cookies, Peer(address), pending).await;

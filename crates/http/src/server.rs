@@ -294,8 +294,7 @@ fn refuse_connection(stream: &TcpStream) {
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          retry-after: 1\r\nconnection: close\r\n\r\n{body}"
     );
-    // Ignore the error: the client has disconnected, because the send buffer of a new connection has room for the
-    // response.
+    // Ignore the error: the send buffer of a new connection has room for the response, so the client has disconnected.
     let _ = stream.try_write(text.as_bytes());
 }
 

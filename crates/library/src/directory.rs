@@ -140,7 +140,7 @@ impl<'f> DirectoryLock<'f> {
         let Ok(files) = fs::read_dir(self.directory) else { return };
         for file in files.flatten() {
             if file.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
-                // Ignore the error: an unfinished file does no harm.
+                // Ignore the error, because an unfinished file does no harm.
                 let _ = fs::remove_file(file.path());
             }
         }

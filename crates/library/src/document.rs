@@ -26,7 +26,7 @@ pub enum Status {
 
 /// Metadata of a workflow, stored beside its definition.
 ///
-/// Read key by key: other programs also write such files. A value of an unexpected type counts as missing, so that
+/// Read key by key: other programs also write such files. A value of an unexpected type is considered missing, so that
 /// invalid metadata never make a definition unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Value")]

@@ -45,7 +45,7 @@ impl DirectoryError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { directory: file.parent().map(Path::to_owned).unwrap_or(file), cause }
             }
-            // A limit on the size of files counts as a full disk.
+            // A limit on the size of files is treated as a full disk.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::NoRoom { file, cause }
             }

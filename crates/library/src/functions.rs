@@ -81,7 +81,7 @@ impl Library {
         let mut metadata = metadata.for_text(text);
         metadata.origin = origin;
         metadata.declares = declares;
-        // Write the text first: if the second write fails, the text counts as edited.
+        // Write the text first: if the second write fails, the text is considered edited.
         lock.replace(&functions_file_name(name), text.as_bytes())?;
         lock.replace(&metadata_file_name(name), metadata.to_text().as_bytes())?;
         Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, metadata_error: None })

@@ -99,7 +99,7 @@ pub async fn pump(
             match Record::read(unread).map(|record| record.map(|record| session.take(record))) {
                 Ok(Some(Ok(Received::More))) => {}
                 Ok(Some(Ok(Received::Close))) => {
-                    // Ignore the error: a closed local stream does not need the last bytes.
+                    // Ignore the error, because a closed local stream does not need the last bytes.
                     let _ = local_writer.write_all(session.incoming()).await;
                     return Ended::ClosedThere;
                 }
@@ -122,7 +122,7 @@ pub async fn pump(
             closing = Closing::Announced;
         }
         if closing == Closing::Announced && output.is_empty() {
-            // Ignore the error: the connection may end before it has sent the last bytes.
+            // Ignore the error, because the connection may end before it has sent the last bytes.
             let _ = writer.flush().await;
             return Ended::ClosedHere;
         }

@@ -76,7 +76,7 @@ impl Session {
             // The other side cannot have received bytes that were never sent.
             Some(sent) if peer_received <= self.max_sent => {
                 self.sent = sent;
-                // Report all consumed bytes again: the last connection may have lost reports.
+                // Report all consumed bytes again, because the last connection may have lost reports.
                 self.reported = 0;
                 Ok(())
             }

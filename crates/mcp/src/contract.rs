@@ -125,7 +125,7 @@ fn set_brief_defaults(verb: &str, arguments: Option<JsonObject>) -> Value {
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
     let mut arguments = arguments.unwrap_or_default();
-    // Leave wrapped arguments unchanged: the daemon rejects invalid ones.
+    // Leave wrapped arguments unchanged, because the daemon rejects invalid ones.
     if !is_wrapped(&arguments) {
         arguments.entry(field).or_insert(value);
     }

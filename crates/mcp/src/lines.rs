@@ -76,8 +76,8 @@ where
                     tracing::debug!(?fault, "a line is not a valid message");
                     self.fault_count += 1;
                     if self.fault_count <= MAX_FAULTS {
-                        // Write in a task: the caller may drop this future at any moment, and half a line would corrupt
-                        // the next one.
+                        // Write in a task, because the caller may drop this future at any moment, and half a line would
+                        // corrupt the next one.
                         let out = self.out.clone();
                         tokio::spawn(async move { write(&out, &fault.response()).await });
                     }

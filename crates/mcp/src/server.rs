@@ -304,7 +304,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // Accept the requested filter: the protocol library removes parts that this server does not announce.
+        // Accept the requested filter, because the protocol library removes parts that this server does not announce.
         let mut accepted = SubscriptionFilter::default();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.prompts_list_changed = requested.prompts_list_changed;

@@ -41,7 +41,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     });
     match Box::pin(server.serve(Guard::new(transport, shutdown))).await {
         Ok(service) => {
-            // Only log the outcome: the client has disconnected, and nothing is left to answer.
+            // Only log the outcome, because the client has disconnected, and nothing is left to answer.
             let quit_reason = service.waiting().await;
             tracing::debug!(?quit_reason, "the client has disconnected");
             Ok(())

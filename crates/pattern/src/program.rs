@@ -150,7 +150,7 @@ impl Sets {
         }
         match node {
             Node::Concat(nodes) => nodes.iter().all(|node| self.collect_first_bytes(node, ignore_case, bytes)),
-            // Collect before the check: each branch must add its bytes.
+            // Collect before the check, because each branch must add its bytes.
             Node::Alternation(branches) => {
                 let may_be_empty: Vec<bool> =
                     branches.iter().map(|branch| self.collect_first_bytes(branch, ignore_case, bytes)).collect();

@@ -51,7 +51,7 @@ impl Workflows {
         let name = parse_library_name(&path)?;
         let (source_path, library_search, library_name) =
             (path.clone(), LibrarySearch::for_caller(caller), name.clone());
-        // Read now: the check for conflicts loads the project, which may replace the library's file.
+        // Read now, because the check for conflicts loads the project, which may replace the library's file.
         let source_and_hash = self.disk.run_read(move || {
             let previous = Library::open(library_search.directories().first).function_file(&library_name);
             (text_file::read(&source_path), previous.ok().map(|file| file.metadata.hash))

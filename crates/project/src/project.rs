@@ -359,7 +359,7 @@ fn parse_document(file: &Path, text: &str) -> Result<Map<String, Value>, Documen
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(&error, text))?;
         let table = toml::Value::Table(table);
         if let Some(pointer) = non_finite_number(&table) {
-            // JSON has no such numbers, so they would count as omitted.
+            // JSON has no such numbers, so they would be treated as omitted.
             let message = format!("{pointer}: 'nan' and 'inf' are not supported");
             return Err(DocumentError::Toml { message, position: None });
         }

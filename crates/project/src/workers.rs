@@ -28,7 +28,7 @@ const MAX_RESPONSIVE_WORKERS: usize = 2;
 /// Maximum number of workers. A function blocks a worker for at most its time limit between two calls.
 const MAX_WORKERS: usize = 8;
 
-/// Time for which a file counts as suspected after it exceeds its time limit.
+/// Time for which a file remains suspected after it exceeds its time limit.
 const SUSPICION_TIME: Duration = Duration::from_secs(600);
 
 /// Maximum number of suspected files.

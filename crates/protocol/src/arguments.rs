@@ -79,7 +79,7 @@ pub fn read<V: Verb>(parameters: Value) -> Result<ParsedVerb<V>, InvalidArgument
         problems.push(format!("{name} is required"));
     }
     if !problems.is_empty() {
-        // Include the warnings: an ignored field may be the missing one, misspelt.
+        // Include the warnings, because an ignored field may be the missing one, misspelt.
         problems.extend(warnings);
         return Err(InvalidArguments { problems });
     }

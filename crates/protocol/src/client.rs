@@ -88,7 +88,7 @@ impl Shared {
 
     fn cancel(&self, request_id: u64) {
         let message = FromClient::Cancel { request_id: request_id.into() };
-        // Ignore the error: the daemon cancels all requests of an ended connection.
+        // Ignore the error, because the daemon cancels all requests of an ended connection.
         let _ = self.send(&message);
     }
 
@@ -298,7 +298,7 @@ impl Shared {
             FromDaemon::Result { request_id, .. } => {
                 let sender = request_id.as_u64().and_then(|id| self.lock().results.remove(&id));
                 if let Some(sender) = sender {
-                    // Ignore the error: the call was dropped.
+                    // Ignore the error, because the call was dropped.
                     let _ = sender.send(message);
                 }
             }

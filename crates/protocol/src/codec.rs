@@ -47,7 +47,7 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
         loop {
             let available = self.stream.fill_buf().await?;
             if available.is_empty() {
-                // Drop a last line without a line end: it is incomplete.
+                // Drop a last line without a line end, because it is incomplete.
                 return Ok(None);
             }
             let end = available.iter().position(|&byte| byte == b'\n');

@@ -179,7 +179,7 @@ fn start_daemon(program: &Path, state: &Path) -> Result<(), StartError> {
         .map_err(program_error)?;
     let mut error_output = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // Ignore the error: the exit code is reported.
+        // Ignore the error, because the exit code is reported.
         let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut error_output);
     }
     let status = child.wait().map_err(program_error)?;

@@ -48,7 +48,7 @@ impl Follower {
             FollowTask { client, run_id, next_seq: from.max(1), begins_soon, event_sender, newest: newest_sender };
         let task = tokio::spawn(async move {
             if let Err(error) = follow_task.run().await {
-                // Ignore the error: the follower was dropped.
+                // Ignore the error, because the follower was dropped.
                 let _ = follow_task.event_sender.send(Err(error)).await;
             }
         });

@@ -225,7 +225,7 @@ pub fn ensure_private(directory: &Path) -> Result<(), NotPrivate> {
         io::ErrorKind::AlreadyExists => NotPrivate::NotADirectory(directory.to_owned()),
         _ => system_error(source),
     })?;
-    // Do not follow a link: another user could have created it in a directory that everyone can write to.
+    // Do not follow a link, because another user could have created it in a directory that everyone can write to.
     let metadata = fs::symlink_metadata(directory).map_err(system_error)?;
     if !metadata.is_dir() {
         return Err(NotPrivate::NotADirectory(directory.to_owned()));

@@ -115,7 +115,7 @@ impl Catalog {
         }
         let ids = self.ids()?;
         for old_id in ids.iter().take(ids.len().saturating_sub(MAX_LINKS)) {
-            // Ignore the error: another recorder may have removed the link.
+            // Ignore the error, because another recorder may have removed the link.
             let _ = fs::remove_file(self.directory.join(old_id.to_string()));
         }
         Ok(id)

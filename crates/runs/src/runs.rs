@@ -130,7 +130,7 @@ impl Runs {
     pub async fn leave(&self) {
         self.shared.stopping.cancel();
         self.shared.drivers.close();
-        // Ignore a timeout: a run that closes terminals may take long, and the next daemon completes the work.
+        // Ignore a timeout, because a run that closes terminals may take long, and the next daemon completes the work.
         let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.shared.drivers.wait()).await;
         self.shared.empty_log().await;
     }
@@ -247,7 +247,7 @@ impl Runs {
         let wait = wait_seconds.map_or(default_wait, clamp_wait);
         let workflow_name = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let start = if tool.remote.is_some() {
-            // Start the tool that was found: a saved workflow may have the same name.
+            // Start the tool that was found, because a saved workflow may have the same name.
             let key =
                 StartKey::for_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
             let known_run = match self.run_with_key(key.as_ref()).await {
@@ -375,7 +375,7 @@ impl Runs {
             Err(reply) => Err(reply),
         };
         if let Some(run) = known_run {
-            // A definition that the lookup no longer finds counts as unchanged.
+            // A definition that the lookup no longer finds is considered unchanged.
             let has_changed = target.is_ok_and(|(definition, _)| {
                 run.header.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
             });
@@ -468,7 +468,7 @@ impl Runs {
         }
     }
 
-    /// Returns true if a run started with the current contents of a file. An unreadable file counts as unchanged.
+    /// Returns true if a run started with the current contents of a file. An unreadable file is considered unchanged.
     async fn started_with_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read_definition_file(file).await;
         let has_changed =
@@ -698,8 +698,8 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let _permit = self.reports.acquire().await.expect("the semaphore is never closed");
-        // Read the status before the history: a run that finishes in the meantime is then reported as running, not as
-        // completed without a result.
+        // Read the status before the history, because a run that finishes in the meantime is then reported as running,
+        // not as completed without a result.
         let (progress, gate) = (run.progress(), self.pending_gates(run).into_iter().next());
         let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: Unreadable| RunReply {

@@ -77,8 +77,8 @@ impl Engine {
                 let tool = self.remotes.tool(name).map(|tool| ResolvedTarget::Remote(Box::new(tool)));
                 tool.ok_or(error)
             }
-            // Do not fall back to a service for a name that the library may have: its file is broken, or the disk does
-            // not answer.
+            // Do not fall back to a service for a name that the library may have, because its file is broken, or the
+            // disk does not answer.
             Err(error) => Err(error),
         }
     }

@@ -52,7 +52,7 @@ impl ServiceClient {
             }
             Ok::<_, ()>(())
         };
-        // Ignore the error: the request reports that there is no token.
+        // Ignore the error, because the request reports that there is no token.
         let _ = match self.config.token {
             Some(Token::Keyring(_)) => self.token_registered.get_or_try_init(register).await.map(drop),
             _ => register().await,

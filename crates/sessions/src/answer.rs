@@ -25,7 +25,7 @@ impl VerbReply {
         Self { success, error, data }
     }
 
-    /// Wraps the reply about a run. A run in progress counts as a success, although its field `success` is false.
+    /// Wraps the reply about a run. A run in progress is treated as a success, although its field `success` is false.
     pub fn from_run(reply: RunReply) -> Self {
         let is_in_progress = ["running", "waiting"].contains(&reply.status.as_str());
         let verb_reply = Self::from_reply(reply);

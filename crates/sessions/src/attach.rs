@@ -55,7 +55,7 @@ impl Drop for Seat {
         // reconnect to the next daemon.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // Ignore the error: a terminal that has ended has no holder.
+                // Ignore the error, because a terminal that has ended has no holder.
                 let _ = terminal.give_back(key).await;
             });
         }

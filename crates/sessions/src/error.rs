@@ -244,7 +244,8 @@ mod tests {
 
     use super::*;
 
-    /// Without an answer of the terminal host, a step that an earlier daemon may have begun never counts as not done.
+    /// Without an answer of the terminal host, a step that an earlier daemon may have begun is never treated as not
+    /// done.
     #[test]
     fn invalid_host_answer_leaves_a_repeated_step_unknown() {
         let host = || "box".to_owned();

@@ -62,7 +62,7 @@ impl EventSink {
         let line_start = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message contains only JSON");
         if unsent.len() - line_start > MAX_LINE_BYTES {
-            // Send a substitute: the client would drop the line, and its command would wait forever.
+            // Send a substitute, because the client would drop the line, and its command would wait forever.
             unsent.truncate(line_start);
             let substitute = match message {
                 FromDaemon::Result { request_id, .. } => {

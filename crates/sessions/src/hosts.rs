@@ -37,7 +37,7 @@ impl Sessions {
         }
         if let Some(ssh) = verb.ssh {
             let added = RemoteHostConfig { name: verb.host.clone(), ssh };
-            // Ignore a timeout: the reply reports a missing host as unknown.
+            // Ignore a timeout, because the reply reports a missing host as unknown.
             let _ = tokio::time::timeout(CONFIG_READ_TIMEOUT, self.hosts.await_remote(&added)).await;
         }
         let checked = self.hosts.check_remote(&verb.host, Duration::from_secs(verb.timeout_seconds.into())).await;

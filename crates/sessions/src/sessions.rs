@@ -71,13 +71,13 @@ const PLACE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum wait for the first prompt of a new terminal.
 const FIRST_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without output after which a shell with prompt integration counts as one without.
+/// Time without output after which a shell with prompt integration is treated as one without.
 const SILENT_SHELL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time without output after which a program without prompt integration counts as ready.
+/// Time without output after which a program without prompt integration is considered ready.
 const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 
-/// Time after the start at which a program without prompt integration and without output counts as ready.
+/// Time after the start at which a program without prompt integration and without output is considered ready.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
 /// Time without output after which the reply to an input is sent; the next prompt ends the wait earlier.
@@ -422,7 +422,7 @@ impl Sessions {
         let mut ending = self.ending.clone();
         let retrying = async move {
             loop {
-                // Ignore the error: the time has passed without a new connection.
+                // Ignore the error, because the time has passed without a new connection.
                 let _ = tokio::time::timeout(EXIT_RETRY_PAUSE, sessions.hosts_changed()).await;
                 if sessions.try_exit_opened_by(&caller, &step).await.is_ok() {
                     return;
@@ -609,7 +609,7 @@ impl Sessions {
     ) -> (GetScreenContentReply, Option<String>) {
         let session_id = verb.session_id.clone();
         match self.try_read(caller, verb, with_output).await {
-            // Fail the step: a run would compute with an empty string.
+            // Fail the step, because a run would compute with an empty string.
             Ok((GetScreenContentReply { screen_content: None, hint: hint @ Some(_), .. }, _))
                 if caller.run.is_some() && !with_output =>
             {
@@ -711,7 +711,7 @@ impl Sessions {
             }
         };
         let is_drawn = part.is_some() && results.is_none() && view.modes.alternate_screen;
-        // Omit an empty text: it would look like an empty output.
+        // Omit an empty text, because it would look like an empty output.
         let is_missing = is_drawn && part == Some(Part::SinceInput) && omitted.is_none();
         let content = content.filter(|content| !is_missing || !content.trim().is_empty());
         let render_screen = match verb.format {

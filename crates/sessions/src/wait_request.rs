@@ -32,7 +32,7 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         return Err("wait_for_quiet_ms and until or pattern are two ways to wait: give one".to_owned().into());
     }
     if let Some(pattern) = &pattern {
-        // Check the pattern now: the host parses it only after the input was typed.
+        // Check the pattern now, because the host parses it only after the input was typed.
         Pattern::new(pattern).map_err(|error| error.to_string())?;
     }
     Ok(Some(AwaitOutput {

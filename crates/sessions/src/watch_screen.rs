@@ -30,7 +30,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(15);
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Minimum number of chunks of output between two samples of a screen that counts as a flood.
+/// Number of chunks of output between two samples of a screen from which the output is treated as a flood.
 const MIN_FLOOD_CHUNKS: u64 = 8;
 
 /// Number of consecutive flood samples, about a third of a second, after which the screen is sampled less often.
@@ -182,7 +182,7 @@ impl ScreenEvents {
                 sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
                 last_sent = Some(screen);
             }
-            // Wait after an unchanged screen, too: a program may print the same line continuously.
+            // Wait after an unchanged screen, too, because a program may print the same line continuously.
             sleep_until(due).await;
         }
     }

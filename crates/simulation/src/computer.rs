@@ -111,7 +111,7 @@ impl Transport for Link {
 /// Relays a connection to the terminal host of the remote computer: a model of `steplatch host --stdio`, whose threads
 /// would ignore the simulated clock.
 pub(crate) async fn relay(stream: UnixStream, requests: Arc<Requests>) {
-    // Ignore an error: the other side detects the end of the connection.
+    // Ignore an error, because the other side detects the end of the connection.
     let _ = try_relay(stream, &requests).await;
 }
 

@@ -106,7 +106,7 @@ impl SqliteJournal {
         let Self { writer, reader, threads, .. } = self;
         drop((writer, reader));
         for thread in threads {
-            // Ignore the error: a thread that panicked has reported it.
+            // Ignore the error, because a thread that panicked has reported it.
             let _ = thread.join();
         }
     }

@@ -305,7 +305,7 @@ pub(crate) fn cd_command(directory: &str, kind: Kind) -> Result<String, RunError
     // `cd -` means the previous directory.
     let directory = if directory.starts_with('-') { format!("./{directory}") } else { directory.to_owned() };
     let word = quoted(&directory, kind).into_string().expect("quoted UTF-8 is UTF-8");
-    // Call the builtin: an alias or a function of the user may change to another directory and succeed.
+    // Call the builtin, because an alias or a function of the user may change to another directory and succeed.
     let cd = match kind {
         Kind::Bash => "\\builtin cd",
         Kind::Zsh => "\\builtin \\cd",

@@ -305,7 +305,7 @@ fn read_bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
 
 impl Drop for ExchangeFiles {
     fn drop(&mut self) {
-        // Ignore errors: the files may have been removed already.
+        // Ignore errors, because the files may have been removed already.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
         if let Some(outer_state) = &self.outer_state {

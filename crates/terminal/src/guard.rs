@@ -46,7 +46,7 @@ impl ControlStringLimiter {
                 State::Text => {
                     let stop = memchr::memchr(ESC, rest).map_or(rest.len(), |esc| esc + 1);
                     if stop > 0 && rest[stop - 1] == ESC {
-                        // Hold the `ESC` back: it belongs to the next sequence.
+                        // Hold the `ESC` back, because it belongs to the next sequence.
                         emit(&mut sink, &rest[..stop - 1]);
                         self.state = State::Escape;
                     } else {

@@ -56,8 +56,8 @@ impl HiddenInputLog {
             lines.remove(0);
         }
         lines.push(hidden.clone());
-        // Send under the lock: a new follower gets the text from the list or the channel, not both. Ignore the error:
-        // there may be no follower.
+        // Send under the lock, because a new follower gets the text from the list or the channel, not both. Ignore the
+        // error, because there may be no follower.
         let _ = self.shared.new_texts.send(hidden);
     }
 

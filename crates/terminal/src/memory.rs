@@ -30,7 +30,7 @@ impl MemoryReturn {
         tokio::spawn(async move {
             tokio::time::sleep(RETURN_DELAY).await;
             is_due.store(false, Ordering::Relaxed);
-            // Ignore the error: the runtime is shutting down.
+            // Ignore the error, because the runtime is shutting down.
             let _ = tokio::task::spawn_blocking(return_free_memory).await;
         });
     }

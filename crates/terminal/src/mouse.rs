@@ -49,8 +49,8 @@ const WHEEL_LINES: usize = 3;
 /// The highest column and row that the old encoding can express, counted from 0.
 const MAX_OLD_POSITION: u16 = 222;
 
-/// Returns the bytes of a mouse action; none if the program does not request it. On a full screen, the wheel counts as
-/// arrow keys unless the program requests mouse reports or has turned this off (mode 1007).
+/// Returns the bytes of a mouse action; none if the program does not request it. On a full screen, the wheel acts
+/// as arrow keys unless the program requests mouse reports or has turned this off (mode 1007).
 pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     if modes.mouse == MouseReports::None {
         return match input.action {

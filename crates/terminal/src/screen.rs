@@ -95,7 +95,7 @@ pub struct Modes {
     /// True if mouse reports use the encoding without position limits (mode 1006).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sgr_mouse: bool,
-    /// True if the wheel does not count as arrow keys on the alternate screen (mode 1007 is off).
+    /// True if the wheel is not treated as arrow keys on the alternate screen (mode 1007 is off).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wheel_is_quiet: bool,
 }

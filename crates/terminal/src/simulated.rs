@@ -63,7 +63,7 @@ pub(crate) async fn run(
             life.close();
             tokio::time::sleep(simulation.delay()).await;
             simulation.record(SimulatedEffect::Close, &shell.description.id, None);
-            // Ignore the error here and below: a disconnected client needs no reply.
+            // Ignore the error here and below, because a disconnected client needs no reply.
             let _ = reply.send(Closed { exit: None, survivors: Vec::new() });
             return;
         }

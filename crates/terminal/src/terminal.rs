@@ -786,7 +786,7 @@ impl Terminal {
         };
         let checked = self.check_approved(&gate, None).await?;
         checked.map_err(RunError::Changed)?;
-        // Record the use early: the command may take long, and other steps of the run may type in the meantime.
+        // Record the use early, because the command may take long, and other steps of the run may type in the meantime.
         self.record_use(&gate, true);
         let result = self.send_request(|reply| Request::Run(request, reply)).await?;
         self.record_use(&gate, result.is_ok());

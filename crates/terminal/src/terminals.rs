@@ -390,7 +390,7 @@ impl Terminals {
             .map(|terminal| tokio::spawn(async move { terminal.close(Closing::default()).await }))
             .collect();
         for closed in closing_tasks {
-            // Ignore the error: another caller has closed the terminal in the meantime.
+            // Ignore the error, because another caller has closed the terminal in the meantime.
             let _ = closed.await;
         }
     }
@@ -399,7 +399,7 @@ impl Terminals {
     async fn close_oldest_ended(&self) -> bool {
         let ended = self.all().into_iter().filter_map(|terminal| Some((terminal.ended()?, terminal)));
         let Some((_, oldest)) = ended.min_by_key(|(ended, _)| *ended) else { return false };
-        // Ignore the error: another caller has closed the terminal.
+        // Ignore the error, because another caller has closed the terminal.
         let _ = oldest.close(Closing::default()).await;
         true
     }

@@ -70,7 +70,7 @@ pub enum Until {
     Quiet(Quiet),
 }
 
-/// Condition under which a program counts as waiting for typed input.
+/// Condition under which a program is considered waiting for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWait {
     /// The kernel shows that the program sleeps in a read of the terminal, and no input remains.
@@ -101,7 +101,7 @@ impl InputReading {
     }
 }
 
-/// Silence after which a terminal counts as quiet.
+/// Silence after which a terminal is considered quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// After some output.

@@ -275,7 +275,7 @@ fn parse_progress(message: &Value) -> Option<(f64, String)> {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Ignore the error: the program may have ended.
+        // Ignore the error, because the program may have ended.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }

@@ -1,6 +1,6 @@
 //! A person at a terminal outside the daemon.
 //!
-//! A process in a terminal of the daemon counts as an agent, so the person's command runs in a terminal owned by a
+//! A process in a terminal of the daemon is treated as an agent, so the person's command runs in a terminal owned by a
 //! helper process. A terminal of the daemon only displays it, so that tests can use an agent's screen and waits.
 
 use std::process::{Child, Command};

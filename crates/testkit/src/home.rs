@@ -120,7 +120,7 @@ impl Home {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = program.spawn().expect("the program starts");
-        // Ignore the error: a program that reads no input may have exited.
+        // Ignore the error, because a program that reads no input may have exited.
         drop(program.stdin.take().map(|mut standard_input| standard_input.write_all(input.as_bytes())));
         CommandOutput::of(&program.wait_with_output().expect("the program exits"))
     }

@@ -602,7 +602,7 @@ impl<'a> DecisionBuilder<'a> {
             return self.enter_now(name, variables, terminals);
         }
         let mut name = name;
-        // Follow at most as many targets as there are states: a cycle of exhausted states ends the run.
+        // Follow at most as many targets as there are states, because a cycle of exhausted states ends the run.
         for _ in self.definition.states() {
             let Some(state) = self.definition.state(name) else { break };
             let Some(max_visits) = state.max_visits().filter(|max_visits| self.history.visits(name) >= *max_visits)

@@ -74,7 +74,7 @@ pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) ->
     })
 }
 
-/// Returns whether `answered_by` requires a person at a gate. An unknown value counts as a person.
+/// Returns whether `answered_by` requires a person at a gate. An unknown value is treated as a person.
 pub(crate) fn asks_person(answered_by: Option<&Value>) -> bool {
     let others = [AnsweredBy::Agent, AnsweredBy::Anyone].map(AnsweredBy::name);
     answered_by.and_then(Value::as_str).is_none_or(|who| !others.contains(&who))

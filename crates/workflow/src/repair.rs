@@ -70,7 +70,7 @@ fn apply_operations(document: &Value, operations: &json_patch::Patch) -> Result<
         json_patch::patch(&mut document, std::slice::from_ref(operation))
             .map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
         if !is_within_bounds(&document) {
-            // Drop the document level by level: the destructor of a deep document would recurse too deeply.
+            // Drop the document level by level, because the destructor of a deep document would recurse too deeply.
             let mut pending = vec![document];
             while let Some(value) = pending.pop() {
                 match value {

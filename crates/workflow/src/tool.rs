@@ -140,7 +140,7 @@ pub(crate) fn bounds_itself(tool: &str, params: &Map<String, Value>) -> bool {
         || waits(tool, params)
 }
 
-/// Returns whether an action succeeded. A result without `success` counts as success.
+/// Returns whether an action succeeded. A result without `success` is a success.
 pub(crate) fn succeeded(result: &Map<String, Value>) -> bool {
     result.get("success").is_none_or(|success| *success == Value::Bool(true))
 }

@@ -121,7 +121,7 @@ const REQUEST_TIMEOUT_SECONDS: f64 = 3600.0;
 pub(crate) async fn await_output(daemon: &ReconnectingClient, verb: AwaitOutput) -> Result<AwaitOutputReply, Failure> {
     loop {
         let reply = daemon.call(AwaitOutput { timeout: REQUEST_TIMEOUT_SECONDS, ..verb.clone() }).await?;
-        // With `ran_nothing`, the prompt has appeared: the wait has ended, and counts as failed.
+        // With `ran_nothing`, the prompt has appeared: the wait has ended, and is considered failed.
         if !reply.success && !reply.ran_nothing {
             return Err(Failure::work(
                 reply.error.as_deref().unwrap_or("the wait failed, and the daemon gave no reason"),

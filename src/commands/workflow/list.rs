@@ -72,7 +72,7 @@ fn row(workflow: &WorkflowInfo) -> Vec<String> {
     let runs = if *run_count == 0 { "-".to_owned() } else { format!("{success_count}/{run_count}") };
     let status = if *hidden { "hidden".to_owned() } else { status.clone() };
     let last_run = last_run.as_deref().map_or_else(|| "-".to_owned(), print::ago);
-    // Show only the first line: a description may be long.
+    // Show only the first line, because a description may be long.
     let description = description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
     vec![name.clone(), kind.clone(), status, runs, last_run, print::visible(description)]
 }

@@ -153,7 +153,7 @@ impl Prove {
             let mut variables: BTreeMap<String, Value> = recorded.chain(secrets.clone()).collect();
             let has_other_values = run_index >= RECORDED_RUNS;
             if has_other_values {
-                // Ignore case: the option may name an argument in another case.
+                // Ignore case, because the option may name an argument in another case.
                 let is_replaced = |name: &String| self.input.iter().any(|(input, _)| input.eq_ignore_ascii_case(name));
                 variables.retain(|name, _| !is_replaced(name));
                 variables.extend(self.input.iter().map(|(name, text)| (name.clone(), text.as_str().into())));

@@ -126,7 +126,7 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
     };
     let (state, tool) =
         rehearsal.path.iter().map(name_widths).fold((0, 0), |max, width| (max.0.max(width.0), max.1.max(width.1)));
-    // A name may have 64 characters. Limit the column: an unusually long name shifts its own line.
+    // A name may have 64 characters. Limit the column, because an unusually long name shifts its own line.
     let columns = Columns { state: state.min(24), tool, width: print::width() };
     for (number, step) in rehearsal.path.iter().enumerate() {
         let has_transition = matches!(rehearsal.path.get(number + 1), Some(RehearsalStep::Transition { .. }));

@@ -51,7 +51,7 @@ pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
         return Ok(installed);
     }
     eprintln!("xtask: installing mdbook {VERSION}; this takes some minutes");
-    // Skip the features `serve` and `watch`: they pull in half of the dependencies.
+    // Skip the features `serve` and `watch`, because they pull in half of the dependencies.
     let mut install = repository.cargo(&["install", "mdbook", "--locked", "--version", VERSION]);
     install.args(["--no-default-features", "--features", "search", "--quiet", "--root"]).arg(&tools);
     // Without this variable, cargo removes the build output of the installation.

@@ -36,7 +36,7 @@ fn is_within_word(text: &str, part: &Range<usize>) -> bool {
 pub(super) fn secret_ranges<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
     let matches = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
     let ranges = matches.map(|(start, matched)| start..start + matched.len());
-    // Evaluate at the first match: most text has no match.
+    // Evaluate at the first match, because most text has no match.
     let mut is_word = None;
     ranges.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
 }

@@ -29,7 +29,7 @@ pub(super) fn log_entries(recorded: Recorded, is_shell: bool) -> (Vec<Moment>, u
         .enumerate()
         .map(|(index, input)| !input.is_full_screen && input.size.is_none() && is_prompt(index, &input.row))
         .collect();
-    // Drop a final `exit`: a machine closes its terminal itself.
+    // Drop a final `exit`, because a machine closes its terminal itself.
     let final_exit = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
     let final_exit = final_exit.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04"));
     if let Some(index) = final_exit {

@@ -122,7 +122,7 @@ impl Drop for DirectoryWatch {
             if *count == 0 {
                 inner.watched.remove(directory);
                 if let Some(watcher) = &mut inner.watcher {
-                    // Ignore the error: a removed directory no longer has a watch.
+                    // Ignore the error, because a removed directory no longer has a watch.
                     let _ = watcher.unwatch(directory);
                 }
             }

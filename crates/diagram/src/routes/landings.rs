@@ -69,7 +69,7 @@ pub(super) fn separate_landings(bundles: &mut [Bundle], cards: &[Card], layers: 
         let exits: Vec<f64> = others().filter(is_from_above).map(|other| coordinates(other).exit).collect();
         let landings: Vec<f64> =
             others().filter(|other| other.to == to).map(|other| coordinates(other).landing).collect();
-        // Try half the distance, too: a card with many landings may have little room.
+        // Try half the distance, too, because a card with many landings may have little room.
         let find_free = |distance: f64| {
             let on_card = |x: &f64| begin + TRACK_SPACING / 2.0 < *x && *x < begin + width - TRACK_SPACING / 2.0;
             let steps = [0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5].map(|step| landing + step * distance);

@@ -59,7 +59,7 @@ pub(crate) struct Interruption {
     /// Start time.
     pub(crate) since: SystemTime,
     pub(crate) began: Instant,
-    /// Number of failed attempts since the loss, which counts as the first.
+    /// Number of failed attempts since the loss, which is treated as the first.
     pub(crate) failures: u64,
     /// Reason for the loss, or for the last failed attempt.
     pub(crate) why: ConnectFailure,
@@ -330,7 +330,7 @@ impl RemoteHost {
             return Ok(host);
         }
         let mut follow = self.follow();
-        // Ignore earlier failures, whose cause may have disappeared: only a new attempt counts.
+        // Ignore earlier failures, whose cause may have disappeared, because only a new attempt counts.
         let earlier_failures =
             follow.borrow_and_update().interruption().map_or(0, |interruption| interruption.failures);
         self.retry();

@@ -192,7 +192,7 @@ impl Machine {
     }
 
     /// Returns the connected host that opens new terminals. With a long timeout, such as that of a run, retries after a
-    /// temporary failure. An unknown host name counts as temporary only if the machine was connected before.
+    /// temporary failure. An unknown host name is considered temporary only if the machine was connected before.
     ///
     /// # Errors
     /// If the machine is unreachable for that long, or a person has to act first.
@@ -573,7 +573,7 @@ impl Machine {
             });
             openings.map(|(step, _)| step.clone()).take(MAX_LOOKED_UP).collect()
         };
-        // Look up all at once: each answer may take the whole time limit.
+        // Look up all at once, because each answer may take the whole time limit.
         let looking_up = unanswered.iter().map(|step| async move {
             if let Err(error) = self.look_up(host, session, step, is_taken).await {
                 tracing::warn!(%error, step, "failed to look up the terminal of a step");

@@ -106,7 +106,7 @@ impl MachineNotes {
 
     /// Removes the notes of a machine.
     pub(crate) fn remove(directory: &Path, name: &str) {
-        // Ignore the error: the machine may have no notes.
+        // Ignore the error, because the machine may have no notes.
         let _ = fs::remove_file(notes_file(directory, name));
     }
 

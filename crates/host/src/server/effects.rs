@@ -157,7 +157,7 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: H
     let admission = shared.effects.desk(ask.is_keystroke()).request(key.clone(), is_of_run(&key.step), waiter, sender);
     let body = match admission {
         Admission::Perform => return begin(shared.clone(), ask, key, abandoned),
-        // Keep the unfinished copy: the effect in progress may use it. A timeout removes another copy.
+        // Keep the unfinished copy, because the effect in progress may use it. A timeout removes another copy.
         Admission::Wait => return,
         Admission::Answer(body) => body,
         Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
@@ -337,7 +337,7 @@ pub(crate) async fn open(
             desk.add_shell(&key, id.clone()).is_some()
         };
         if is_abandoned {
-            // Ignore the error: another client has closed the terminal.
+            // Ignore the error, because another client has closed the terminal.
             let _ = opened.terminal.close(Closing::default()).await;
         }
     }

@@ -810,7 +810,7 @@ async fn remote_host_cannot_claim_other_terminals() {
     let result = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
     let Err(HostsError::HostRequest(error)) = result else { panic!("{result:?}") };
     assert_eq!(refusal(Err::<(), _>(error), "the id of a local terminal"), "the id of a terminal of another machine");
-    // The liar's list is empty, so the terminal opened there counts as closed.
+    // The liar's list is empty, so the terminal opened there is considered closed.
     let terminals = scene.hosts.list().await;
     let ids: Vec<_> = terminals.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
     assert_eq!(ids, [(local_terminal.id(), false)]);

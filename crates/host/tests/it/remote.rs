@@ -36,7 +36,7 @@ impl RemoteMachine {
     /// Cuts every connection.
     pub(super) fn cut(&self) {
         for connection in self.connections.lock().unwrap().drain(..) {
-            // Ignore the error: an ended connection cannot be cut.
+            // Ignore the error, because an ended connection cannot be cut.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }

@@ -533,6 +533,6 @@ async fn wait_for_change(lists: Option<&mut watch::Receiver<ListSnapshot>>) -> b
 }
 
 async fn close(mut socket: WebSocket, SocketClose(code, reason): SocketClose) {
-    // Ignore the error: the tab may have closed already.
+    // Ignore the error, because the tab may have closed already.
     let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
 }

@@ -145,7 +145,7 @@ async fn log(client: &ClientContext<'_>, message: &str) {
         return;
     }
     let message = rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(message));
-    // Ignore the error: the client has disconnected.
+    // Ignore the error, because the client has disconnected.
     let _ = context.peer.notify_logging_message(message).await;
 }
 

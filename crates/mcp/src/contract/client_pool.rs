@@ -41,7 +41,7 @@ impl ClientPool {
             false => self.initial.with_own_connection(&name),
         };
         if named.len() == MAX_CLIENTS {
-            // Keep the first: its connection is the initial one, which another name must not take over.
+            // Keep the first, because its connection is the initial one, which another name must not take over.
             named.remove(1);
         }
         named.push((name, client.clone()));

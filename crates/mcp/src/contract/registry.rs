@@ -175,7 +175,7 @@ impl Shared {
         *cached = Arc::new(current);
         drop(cached);
         if has_changed {
-            // Ignore the error: there are no listeners.
+            // Ignore the error, because there are no listeners.
             let _ = self.changes.send(ListChange::Tools);
         }
     }

@@ -105,7 +105,7 @@ async fn wait_for_run(daemon: &ReconnectingClient, run: &str, get_run: Value, pr
             reply = &mut reply => break reply,
         }
     };
-    // Report the gate that ended the wait: its event may not have arrived yet.
+    // Report the gate that ended the wait, because its event may not have arrived yet.
     if let Ok((data, _)) = &reply
         && let Some(prompt) = data.pointer("/pending_gate/prompt").and_then(Value::as_str)
     {

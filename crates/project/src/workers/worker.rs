@@ -359,7 +359,7 @@ impl Task {
         if self.pending.len() == 1 {
             self.mark_current_begun();
         }
-        // Ignore the error: the end of its output reports a worker that no longer reads.
+        // Ignore the error, because the end of its output reports a worker that no longer reads.
         let _ = self.input_lines.send(line);
     }
 

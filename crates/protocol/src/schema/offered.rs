@@ -32,7 +32,8 @@ pub fn offered(schema: &Value) -> Map<String, Value> {
     if let Some(Value::Array(required)) = offered.get_mut("required") {
         required.retain(|name| name.as_str().is_some_and(is_plain));
     }
-    // Omitted properties and pattern properties would otherwise count as additional, and the client would refuse them.
+    // Omitted properties and pattern properties would otherwise be treated as additional, and the client would refuse
+    // them.
     if !omitted_names.is_empty() || schema.get("patternProperties").is_some() {
         offered.shift_remove("additionalProperties");
     }

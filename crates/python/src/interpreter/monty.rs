@@ -270,7 +270,7 @@ fn run_counted(
         }
         Next::Waiting(futures) => {
             let mut numbers = futures.pending_call_ids().to_vec();
-            // Sort the numbers for binary searches: there may be thousands.
+            // Sort the numbers for binary searches, because there may be thousands.
             numbers.sort_unstable();
             Stop::Waiting { numbers, paused: Box::new(Waiting { info, memory, futures: Box::new(futures) }) }
         }

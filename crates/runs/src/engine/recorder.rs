@@ -185,7 +185,7 @@ impl Recorder {
     }
 
     /// Returns the function that started this run, if it has to store this run's result with secrets first: once the
-    /// run counts as finished, the journal deletes the values of the marks.
+    /// run is considered finished, the journal deletes the values of the marks.
     fn secrets_receiver(&self, status: &RunStatus) -> Option<Arc<Run>> {
         let returned = status.returned.as_deref().filter(|returned| self.seal.hides(returned));
         let parent = returned.and(self.header.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));

@@ -251,7 +251,7 @@ async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
         return false;
     }
     if !run.recorder().is_stored_as(run.progress().state) {
-        // Do this before the summary: the next daemon does not recover a finished run.
+        // Do this before the summary, because the next daemon does not recover a finished run.
         run.settle().await;
         if !run.record(&[]).await {
             return false;

@@ -192,7 +192,7 @@ impl RunKind for FunctionRun {
         self.function_state.end.is_some()
     }
 
-    /// The run counts as finished once all its children have finished and its programs have exited.
+    /// The run is considered finished once all its children have finished and its programs have exited.
     fn leaves_work(&self) -> bool {
         true
     }

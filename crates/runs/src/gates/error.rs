@@ -49,7 +49,7 @@ pub(crate) enum AnswerError {
         /// Reason for which the run cannot continue, if known.
         blocked_reason: Option<String>,
     },
-    /// The gate is for people, and the caller does not count as a person.
+    /// The gate is for people, and the caller is not treated as a person.
     #[error(transparent)]
     NoPerson(#[from] PersonRefusal),
     /// The choice leads past a gate that only a person opens, and the caller is an agent.

@@ -71,7 +71,7 @@ async fn wait_for_prompt(
     if let Err(error @ ShellQueryError::Otherwise(_)) = sessions.unmasked_variables(&verb).await {
         return Err(error);
     }
-    // Wait even if the shell answered: the last input may not have started yet.
+    // Wait even if the shell answered, because the last input may not have started yet.
     let wait = AwaitOutput {
         session_id: session_id.to_owned(),
         until: AwaitUntil::Prompt,

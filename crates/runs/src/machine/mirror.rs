@@ -1,7 +1,7 @@
 //! A machine that an outer engine decides: the daemon forwards inputs to the engine, and receives events.
 //!
-//! The journal stores the received events in order, each once; gates, reports and lists read the journal. An input
-//! counts as recorded once the journal has its resulting events.
+//! The journal stores the received events in order, each once; gates, reports and lists read the journal. An input is
+//! considered recorded once the journal has its resulting events.
 
 use std::collections::BTreeSet;
 

@@ -37,8 +37,8 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
             if let Some(name) = saving.duplicate_of {
                 set("duplicate_of", name.into());
             }
-            // Use a separate field: the field `error` of a child is the reason of its failure, and this child did not
-            // fail.
+            // Use a separate field, because the field `error` of a child is the reason of its failure, and this child
+            // did not fail.
             if let Some(error) = saving.error {
                 set("saving_error", error.into());
             }

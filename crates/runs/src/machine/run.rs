@@ -60,7 +60,7 @@ pub(crate) struct MachineRun {
     opening: Option<Opening>,
     /// The timer of the whole run.
     deadline: Option<AbortHandle>,
-    /// Tasks that must complete before the run counts as finished.
+    /// Tasks that must complete before the run is considered finished.
     cleanup_tasks: Vec<JoinHandle<()>>,
     /// The definition's copy in the library, once the run has finished.
     library_copy: Option<LibraryCopy>,
@@ -590,7 +590,7 @@ impl MachineRun {
             for effect in stage {
                 self.perform(effect, attempt);
             }
-            // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
+            // A run is considered finished once its terminals are closed, since its waiters may list the terminals.
             self.await_cleanup().await;
         }
     }
@@ -652,8 +652,8 @@ impl MachineRun {
                     }
                     shared.sessions.settle(&step.to_string());
                 }
-                // Wait for the end of the child, which closes its terminals, before this run counts as finished. It may
-                // have completed just before, with an outcome that this run no longer reads.
+                // Wait for the end of the child, which closes its terminals, before this run is considered finished. It
+                // may have completed just before, with an outcome that this run no longer reads.
                 let (child, keep) = (RunId::started_by(&step), self.history.keep_terminals());
                 self.cleanup_tasks.push(tokio::spawn(async move {
                     let Ok(Some(run)) = shared.find(&child).await else { return };

@@ -153,7 +153,7 @@ impl Entry {
                 seal.close_text(text);
                 seal.close_in(result);
             }
-            // Do not seal the service's id of the run: a daemon needs it even after the run has finished.
+            // Do not seal the service's id of the run, because a daemon needs it even after the run has finished.
             Self::Started { .. }
             | Self::Queued { .. }
             | Self::Starting { .. }

@@ -393,7 +393,7 @@ impl RemoteRun {
             },
             _ => return Handled::Ignored,
         };
-        // Do not drop a start in progress: the service may already have performed it.
+        // Do not drop a start in progress, because the service may already have performed it.
         if self.pending_request.as_ref().is_some_and(|request| request.kind != RequestKind::Start) {
             self.pending_request = None;
         }

@@ -141,7 +141,7 @@ impl State {
         self.remote.as_ref()?.gate.as_ref()
     }
 
-    /// Returns the public state of the run. A run that waits for an answer at its service counts as waiting.
+    /// Returns the public state of the run. A run that waits for an answer at its service is considered waiting.
     pub(super) fn run_state(&self) -> RunState {
         match &self.end {
             Some(end) => end.state,

@@ -133,7 +133,7 @@ impl Runs {
         };
         match gate {
             Some(gate) => {
-                // The gate of a descendant always counts as a later gate of this run.
+                // The gate of a descendant is always treated as a later gate of this run.
                 let has_closed_gate = gate.run_id != run.id.as_str() || self.has_closed_gate(&run).await;
                 GetGateReply { success: true, gate: Some(gate.clone()), asked_before: has_closed_gate, error: None }
             }
@@ -308,7 +308,7 @@ impl Runs {
         let (mut proof, mut signed) = (None, None);
         if let Some(assertion) = &given.passkey {
             // A signature covers the whole digest, and so this question. Check it even if the gate does not require
-            // one: it claims that a person answers.
+            // one, because it claims that a person answers.
             signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
         }
         if human {

@@ -108,7 +108,7 @@ impl Writer {
         match self.transact(&group) {
             Ok(answers) => {
                 for (request, answer) in group.into_iter().zip(answers) {
-                    // Ignore the error: the request is complete even if its caller has stopped waiting.
+                    // Ignore the error, because the request is complete even if its caller has stopped waiting.
                     let _ = request.reply.send(Ok(answer));
                 }
             }

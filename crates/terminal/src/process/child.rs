@@ -47,7 +47,7 @@ impl Drop for Child {
 impl Child {
     /// Starts `program` on these streams. Blocks until the exec.
     pub(crate) fn start(program: &Program, streams: Streams, orphans: &Orphans) -> Result<Self, SpawnError> {
-        // Start it under the lock, so that an early exit does not count as an orphan's.
+        // Start it under the lock, so that an early exit is not treated as an orphan's.
         let (pid, pidfd) = orphans.start_tracked(|| {
             let pid = spawn(program, streams)?;
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;

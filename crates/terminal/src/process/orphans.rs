@@ -101,7 +101,7 @@ impl Orphans {
     }
 
     /// Makes this process the parent of its orphaned descendants and reaps them when they end. Each child without a
-    /// waiting caller counts as an orphan.
+    /// waiting caller is treated as an orphan.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.

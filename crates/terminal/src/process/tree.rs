@@ -124,7 +124,7 @@ impl PidHandle {
     }
 
     fn signal(&self, signal: Signal) {
-        // Ignore the error: the next search shows that the process has ended or survived.
+        // Ignore the error, because the next search shows that the process has ended or survived.
         let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
     }
 

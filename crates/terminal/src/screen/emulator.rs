@@ -305,7 +305,7 @@ impl Screen for Emulator {
 /// Appends a row without trailing spaces.
 fn push_row(out: &mut String, row: &[Cell]) {
     let begin = out.len();
-    // Skip trailing spaces first: they are most cells of a screen.
+    // Skip trailing spaces first, because they are most cells of a screen.
     let end = row.iter().rposition(|cell| cell.c != ' ' || cell.extra.is_some()).map_or(0, |last| last + 1);
     for cell in &row[..end] {
         push_cell(out, cell);

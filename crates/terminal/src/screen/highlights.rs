@@ -143,7 +143,7 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
     picture.cursor.filter(|cursor| usize::from(cursor.row) == row)
 }
 
-/// Returns the styles of the words of a row. Punctuation between letters counts as a word, as in `y/n`. A word in
+/// Returns the styles of the words of a row. Punctuation between letters is treated as a word, as in `y/n`. A word in
 /// several styles counts once in each.
 fn word_styles(runs: &[Run]) -> Vec<String> {
     let mut styles: Vec<(String, usize)> = Vec::new();

@@ -2,8 +2,8 @@
 
 /// The typed line before its Enter.
 ///
-/// Follows plain text and the few keys that erase the line or its last character. After any other key, the line counts
-/// as not empty, so that no other input is appended to it.
+/// Follows plain text and the few keys that erase the line or its last character. After any other key, the line is
+/// considered not empty, so that no other input is appended to it.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     text: Vec<u8>,

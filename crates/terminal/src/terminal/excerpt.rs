@@ -211,7 +211,7 @@ impl Pieces {
         self.0.iter().map(|piece| piece.end - piece.start).sum()
     }
 
-    /// Keeps the last `count` lines. An unfinished line counts as one.
+    /// Keeps the last `count` lines. An unfinished line is treated as one.
     fn last_lines(mut self, history: &History, count: usize) -> Self {
         let Some(last) = self.0.last() else { return self };
         if count == 0 {

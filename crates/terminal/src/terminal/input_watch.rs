@@ -89,7 +89,7 @@ impl InputWatch {
         *self = Self::new(self.wait, now);
     }
 
-    /// Returns whether a quiet program with an unknown state counts as waiting.
+    /// Returns whether a quiet program with an unknown state is considered waiting.
     pub(super) fn accepts_guess(&self) -> bool {
         self.wait == InputWait::KnownOrQuiet
     }

@@ -221,7 +221,8 @@ impl ScreenMarks {
                 cursor_line = Some(lines.len() - 1);
             }
         }
-        // The line of the cursor counts as changed, because a new question may repeat the text of an earlier question.
+        // The line of the cursor is considered changed, because a new question may repeat the text of an earlier
+        // question.
         let cursor_line = cursor_line.filter(|line| !lines[*line].text.trim().is_empty());
         if let Some(line) = cursor_line {
             lines[line].is_changed = true;
@@ -498,7 +499,7 @@ mod tests {
             }
         }
 
-        /// Takes an input: later output counts as output since then.
+        /// Records an input: the output since an input begins here.
         fn enter(&mut self) {
             self.marks.request(self.version);
             self.input = (self.intake.transcript.history().end(), self.version);

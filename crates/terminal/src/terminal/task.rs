@@ -95,8 +95,8 @@ const CHECKED_READS: usize = 2;
 /// Maximum number of bytes of input that the program has not read yet.
 const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
 
-/// Output within this time before an input counts as the program's own, unless it may be the response to the previous
-/// input ([`RESPONSE_WINDOW`]).
+/// Output within this time before an input is treated as the program's own, unless it may be the response to the
+/// previous input ([`RESPONSE_WINDOW`]).
 const NOISE_WINDOW: Duration = Duration::from_millis(150);
 
 /// Output within this time after an input may be its response.
@@ -312,7 +312,7 @@ pub(crate) async fn run(
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
     on_removed();
     if let Some((_, reply)) = closing {
-        // Ignore the error: the caller may have disconnected.
+        // Ignore the error, because the caller may have disconnected.
         let _ = reply.send(closed);
     }
 }
@@ -407,7 +407,7 @@ impl Task {
         if request.may_change_state() {
             self.activity.record_event();
         }
-        // Ignore errors of replies: a disconnected caller needs no reply.
+        // Ignore errors of replies, because a disconnected caller needs no reply.
         match request {
             Request::Send(input, reply) => self.send(&input, reply),
             Request::Wait(wait, number, reply) => self.begin_wait(wait, number, reply),
@@ -528,8 +528,8 @@ impl Task {
         let mut buffer = [0u8; 16 * 1024];
         self.flood_slot.set_flooding(true);
         for portion in 0..READS_PER_TURN {
-            // Read the terminal's state before the read that finds no output: a shell prints its marks before it reads
-            // keys again.
+            // Read the terminal's state before the read that finds no output, because a shell prints its marks before
+            // it reads keys again.
             let tty = (!self.answers.is_empty()).then(|| (self.pty.line_discipline(), self.pty.foreground()));
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
@@ -628,7 +628,7 @@ impl Task {
         self.follow_echo(start);
         let reset_sequences = self.intake.take_turned_off();
         if self.viewers.receiver_count() > 0 {
-            // Ignore errors: there may be no viewer, and the channel reports a lag to a slow viewer.
+            // Ignore errors, because there may be no viewer, and the channel reports a lag to a slow viewer.
             let visible_output = self.query_filter.pass(bytes);
             let _ = self.viewers.send(Output::Bytes(Arc::from(visible_output)));
             if !reset_sequences.is_empty() {
@@ -797,7 +797,7 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let hides_input = self.pty.line_discipline().is_some_and(Discipline::hides_input);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        // Skip keys of an attached person: they are frequent, and no client reads from their offset.
+        // Skip keys of an attached person, because they are frequent, and no client reads from their offset.
         if input.raw.is_empty() {
             self.mark_screen();
         }
@@ -1302,7 +1302,7 @@ impl Task {
                 Some(line) => self.shell.line_ran_nothing(line),
                 None => pending.logged.as_ref().is_some_and(|wait| self.shell.last_line_ran_nothing(&wait.by)),
             };
-        // Ignore errors: the caller may have disconnected.
+        // Ignore errors, because the caller may have disconnected.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
             // The end of the program has discarded unwritten input.

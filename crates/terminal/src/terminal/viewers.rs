@@ -254,7 +254,7 @@ impl QueryFilter {
         if self.held.len() < MAX_SEQUENCE_BYTES {
             return;
         }
-        // Drop the sequence: its end could make it a query, and no real program prints such a long sequence.
+        // Drop the sequence, because its end could make it a query, and no real program prints such a long sequence.
         match self.state {
             State::Escape if self.held.iter().skip(1).all(|byte| *byte < 0x20) => {
                 self.drop_held(output);

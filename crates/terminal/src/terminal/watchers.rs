@@ -66,7 +66,7 @@ impl ScreenWatchers {
         // Record the screen for viewers of whole screens, too, because they may request rows next.
         self.rows.record_screen(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
-            // Ignore errors: a viewer may have disconnected.
+            // Ignore errors, because a viewer may have disconnected.
             match reply {
                 ScreenReply::Whole(reply) => drop(reply.send(update.clone())),
                 ScreenReply::Rows(reply) => {

@@ -38,7 +38,7 @@ pub(super) fn item_loop_params(
         if let Some(unresolved) = state.unresolved(&variables).filter(|_| refuses_unresolved) {
             return Err(EntryError::Unresolved(unresolved.to_owned()));
         }
-        // Pass no terminal: several runs would type into it at once.
+        // Pass no terminal, because several runs would type into it at once.
         let mut branch = params(state, &variables, &Terminals::default());
         // The placeholders of the definition belong to the child, so all branches share one definition.
         shared_definition = branch.shift_remove(child::DEFINITION);

@@ -98,7 +98,7 @@ pub(crate) struct Object<'v> {
 }
 
 impl<'v> Object<'v> {
-    /// Returns a field; a null field counts as missing.
+    /// Returns a field; a null field is considered missing.
     pub(crate) fn get(&self, key: &str) -> Option<JsonPath<'v>> {
         let value = self.fields.get(key).filter(|value| !value.is_null())?;
         Some(JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })

@@ -39,7 +39,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
     let bytes = json_length(document);
     if bytes > MAX_DOCUMENT_BYTES {
-        // Report no other problems: there could be as many as bytes.
+        // Report no other problems, because there could be as many as bytes.
         let message = format!("the definition takes {bytes} bytes, more than the maximum of {MAX_DOCUMENT_BYTES}");
         return Err(Problems::new(vec![Problem::error("", message)]));
     }

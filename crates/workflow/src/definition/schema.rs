@@ -132,7 +132,7 @@ fn make_session_optional(params: &mut Value) {
 fn templated(params: &Value) -> Value {
     let mut properties = Map::new();
     for (name, schema) in params["properties"].as_object().into_iter().flatten() {
-        // A null counts as missing, and a string with a variable may become any value.
+        // A null is considered missing, and a string with a variable may become any value.
         let alternatives = json!([schema, {"type": "string", "pattern": r"\{"}, {"type": "null"}]);
         let mut schema = json!({ "anyOf": alternatives });
         if let Some(description) = params["properties"][name].get("description") {

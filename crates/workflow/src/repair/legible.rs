@@ -74,7 +74,7 @@ fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
     }
 }
 
-/// Splits text into its characters. An escape sequence counts as one character.
+/// Splits text into its characters. An escape sequence is treated as one character.
 fn characters(text: &str) -> Vec<&str> {
     let (mut characters, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {

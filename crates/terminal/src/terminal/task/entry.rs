@@ -65,7 +65,7 @@ const CONTINUATION_SILENCE: Duration = Duration::from_millis(120);
 const UNKNOWN_CONTINUATION_SILENCE: Duration = Duration::from_millis(400);
 const QUESTION_SILENCE: Duration = Duration::from_millis(150);
 
-/// Silence after which the first prompt of an integrated shell counts as a prompt without marks.
+/// Silence after which the first prompt of an integrated shell is treated as a prompt without marks.
 const MARK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The minimum and maximum pause between two checks.

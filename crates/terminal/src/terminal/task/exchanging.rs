@@ -24,7 +24,7 @@ impl Task {
     pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
         let integration = match self.check_exchange_ready() {
             Ok(integration) => integration,
-            // Ignore the error: the caller may have disconnected.
+            // Ignore the error, because the caller may have disconnected.
             Err(error) => return drop(reply.send(Err(error))),
         };
         let redraw = match integration.kind {
@@ -141,7 +141,7 @@ impl Task {
     /// Ends the exchange and returns the held output.
     fn end_exchange(&mut self, outcome: Result<(), VariablesError>) -> Vec<u8> {
         let Some(mut exchanging) = self.exchanging.take() else { return Vec::new() };
-        // Ignore the error: the caller may have disconnected.
+        // Ignore the error, because the caller may have disconnected.
         let _ = exchanging.reply.send(outcome);
         exchanging.redraw.as_mut().map(Redraw::give_up).unwrap_or_default()
     }

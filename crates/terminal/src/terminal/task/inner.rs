@@ -69,7 +69,7 @@ impl Task {
             command::normalize(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, integration))
         });
         match line {
-            // Ignore the error: the caller may have disconnected.
+            // Ignore the error, because the caller may have disconnected.
             Err(error) => drop(reply.send(Err(error))),
             Ok((line, integration)) => {
                 let typing = HiddenTyping::new(&integration.nonce, true);
@@ -141,7 +141,7 @@ impl Task {
             }
             Purpose::Script(reply) => {
                 self.draw_prompt(&answer.prompt);
-                // Ignore the error: the caller may have disconnected.
+                // Ignore the error, because the caller may have disconnected.
                 let _ = reply.send(Ok(answer.answer));
                 answer.rest
             }
@@ -176,7 +176,7 @@ impl Task {
                 entering.refuse(&RunError::ShellEnded);
             }
             Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => entering.refuse(&RunError::Unintegrated),
-            // Ignore the error: the caller may have disconnected.
+            // Ignore the error, because the caller may have disconnected.
             Purpose::Script(reply) => drop(reply.send(Err(VariablesError::Unanswered))),
         }
         task.typing.give_up()

@@ -69,13 +69,13 @@ impl Entering {
 
     /// Reports the reason for the refusal.
     pub(super) fn refuse(self, error: &RunError) {
-        // Ignore the error: the caller may have disconnected.
+        // Ignore the error, because the caller may have disconnected.
         let _ = self.reply.send(Err(error.clone()));
     }
 
     /// Reports that the shell is integrated, for a request without a command.
     fn report_integrated(self, offset: u64) {
-        // Ignore the error: the caller may have disconnected.
+        // Ignore the error, because the caller may have disconnected.
         let _ = self.reply.send(Ok(CommandResult::without_output(offset)));
     }
 }
@@ -94,7 +94,7 @@ const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Required silence of a relay before the row of the cursor counts as complete.
+/// Required silence of a relay before the row of the cursor is considered complete.
 const STABLE_ROW_TIME: Duration = Duration::from_secs(3);
 
 /// A command with a waiting caller.
@@ -425,7 +425,7 @@ impl Task {
                 return;
             }
             Err(error) => {
-                // Ignore the error: the caller may have disconnected.
+                // Ignore the error, because the caller may have disconnected.
                 let _ = reply.send(Err(error));
                 return;
             }
@@ -695,7 +695,7 @@ impl Task {
     /// Logs the outcome of a command and reports it.
     pub(super) fn report_result(&mut self, log_number: u64, reply: Reply, result: Result<CommandResult, RunError>) {
         self.log_outcome(log_number, &result);
-        // Ignore the error: the caller may have disconnected.
+        // Ignore the error, because the caller may have disconnected.
         let _ = reply.send(result);
     }
 

@@ -51,7 +51,7 @@ impl Task {
     /// Returns the state of the foreground program with regard to typed input.
     ///
     /// A program writes before it waits, so with unread output the screen may lack the end of its prompt: such a
-    /// program counts as busy. The output is checked last, because the program may write and wait during the check.
+    /// program is considered busy. The output is checked last, because the program may write and wait during the check.
     pub(super) fn input_state(&self) -> InputState {
         match self.reader_state() {
             InputState::Awaits if !self.shell.is_idle() && self.pty.has_unread() => InputState::Works,

@@ -169,7 +169,7 @@ fn parse_command(name: &str, mut params: Value) -> Result<ParsedCommand, Refusal
     }
 }
 
-fn result_message(answer: VerbReply, warnings: Vec<String>, request_id: Value) -> FromDaemon {
-    let VerbReply { success, error, data } = answer;
+fn result_message(reply: VerbReply, warnings: Vec<String>, request_id: Value) -> FromDaemon {
+    let VerbReply { success, error, data } = reply;
     FromDaemon::Result { success, data, error, error_code: None, warnings, request_id }
 }

@@ -618,10 +618,10 @@ impl Dispatcher {
     }
 
     /// Removes typed secrets from a reply, including its error and the names of directories.
-    fn mask_reply(&self, mut answer: VerbReply) -> VerbReply {
-        self.secrets.mask_in(&mut answer.data);
-        answer.error = self.secrets.masked_if(answer.error);
-        answer
+    fn mask_reply(&self, mut reply: VerbReply) -> VerbReply {
+        self.secrets.mask_in(&mut reply.data);
+        reply.error = self.secrets.masked_if(reply.error);
+        reply
     }
 
     async fn metrics(&self) -> Vec<Metric> {

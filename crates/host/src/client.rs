@@ -398,8 +398,8 @@ impl Host {
     /// # Errors
     /// If the host refuses, or the connection has ended.
     #[boxed]
-    pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &HostRequest) -> Result<T, AskError> {
-        ask_over(&self.shared, ask).await
+    pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, request: &HostRequest) -> Result<T, AskError> {
+        ask_over(&self.shared, request).await
     }
 
     /// Returns the steps of runs whose results the host stores and records them for later calls of [`Self::settle`].
@@ -456,7 +456,7 @@ impl Host {
     }
 
     /// Sends a request and returns the answer and the events that follow it.
-    pub(crate) async fn subscribe<T, E>(&self, ask: &HostRequest) -> Result<(T, Events<E>), AskError>
+    pub(crate) async fn subscribe<T, E>(&self, request: &HostRequest) -> Result<(T, Events<E>), AskError>
     where
         T: DeserializeOwned + Send + 'static,
         E: DeserializeOwned,
@@ -466,7 +466,7 @@ impl Host {
         let bytes = Arc::<AtomicUsize>::default();
         self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
         let mut events = Events { receiver, bytes, number, host: self.clone(), is_refused: false, event: PhantomData };
-        let answer = request(&self.shared, number, ask).await;
+        let answer = send_request(&self.shared, number, request).await;
         events.is_refused = matches!(answer, Err(AskError::NotReading { .. } | AskError::HostSilent { .. }));
         // An error drops `events`, which removes its entry from the table.
         Ok((answer?, events))
@@ -509,14 +509,14 @@ impl<E> Drop for Events<E> {
     }
 }
 
-async fn ask_over<T: DeserializeOwned + Send + 'static>(shared: &Shared, ask: &HostRequest) -> Result<T, AskError> {
-    request(shared, next_number(), ask).await
+async fn ask_over<T: DeserializeOwned + Send + 'static>(shared: &Shared, request: &HostRequest) -> Result<T, AskError> {
+    send_request(shared, next_number(), request).await
 }
 
-async fn request<T: DeserializeOwned + Send + 'static>(
+async fn send_request<T: DeserializeOwned + Send + 'static>(
     shared: &Shared,
     number: u64,
-    ask: &HostRequest,
+    request: &HostRequest,
 ) -> Result<T, AskError> {
     let host_lost_error = || AskError::HostLost { pid: shared.greeting.pid };
     let (sender, receiver) = oneshot::channel();
@@ -525,14 +525,14 @@ async fn request<T: DeserializeOwned + Send + 'static>(
         if table.is_closed {
             return Err(host_lost_error());
         }
-        table.answers.insert(number, AnswerSlot { sender, limit: ask.max_answer_bytes() });
+        table.answers.insert(number, AnswerSlot { sender, limit: request.max_answer_bytes() });
     }
     // A dropped request does not cancel the effect of a step; settling the step does.
-    let effect = ask.effect();
+    let effect = request.effect();
     let step = effect.as_ref().map(|key| &key.step).filter(|step| is_of_run(step));
     let is_new_step = step.is_some_and(|step| shared.steps.lock().insert(step.clone()));
     let mut cancel = CancelOnDrop { shared, number, is_effect: effect.is_some(), has_answer: false };
-    match shared.outbox.send_request(number, ask) {
+    match shared.outbox.send_request(number, request) {
         Ok(()) => {}
         Err(RequestRefused::Closed) => return Err(host_lost_error()),
         Err(RequestRefused::Full(waiting)) => {
@@ -555,7 +555,8 @@ async fn request<T: DeserializeOwned + Send + 'static>(
     };
     let is_long = body.len() > MAX_INLINE_ANSWER_BYTES;
     // The decoded bytes of a file need no more memory than the answer.
-    let is_foreign = shared.waiting.peer != Peer::Here && !matches!(ask, HostRequest::File(FileRequest::Read { .. }));
+    let is_foreign =
+        shared.waiting.peer != Peer::Here && !matches!(request, HostRequest::File(FileRequest::Read { .. }));
     let read = move || {
         if is_foreign && !is_sparse(&body) {
             return Err(AskError::Garbled("it has more values than a terminal host sends".to_owned()));

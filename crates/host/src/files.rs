@@ -90,8 +90,8 @@ impl MachineFiles {
         else {
             return Ok(None);
         };
-        let ask = HostRequest::File(FileRequest::Written(step.clone()));
-        let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *timeout).await {
+        let request = HostRequest::File(FileRequest::Written(step.clone()));
+        let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&request, *timeout).await {
             // A host of an older version writes the file again.
             Err(AskError::Refused(Refusal::NotUnderstood)) => return Ok(None),
             written => written?,
@@ -138,8 +138,8 @@ impl MachineFiles {
         identity: FileIdentity,
         length: u64,
     ) -> Result<FileDigest, TransferError> {
-        let ask = FileRequest::Digest { path: path.clone(), identity, length };
-        self.ask(ask, move || disk::digest(&path, identity, length)).await
+        let request = FileRequest::Digest { path: path.clone(), identity, length };
+        self.ask(request, move || disk::digest(&path, identity, length)).await
     }
 
     async fn read(
@@ -149,8 +149,8 @@ impl MachineFiles {
         offset: u64,
         limit: usize,
     ) -> Result<FilePiece, TransferError> {
-        let ask = FileRequest::Read { path: path.clone(), identity, offset, limit };
-        let piece: FilePiece = self.ask(ask, move || disk::read(&path, identity, offset, limit)).await?;
+        let request = FileRequest::Read { path: path.clone(), identity, offset, limit };
+        let piece: FilePiece = self.ask(request, move || disk::read(&path, identity, offset, limit)).await?;
         match &self.access {
             Access::ThroughHost(keeper, _) if piece.bytes.len() > limit => {
                 Err(TransferError::HostRequest(keeper.implausible("more of a file than was requested")))
@@ -175,9 +175,10 @@ impl MachineFiles {
         mode: Option<u32>,
         replace: bool,
     ) -> Result<FileWritten, TransferError> {
-        let ask =
+        let request =
             FileRequest::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
-        let written: FileWritten = self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await?;
+        let written: FileWritten =
+            self.ask(request, move || disk::finish(&target, length, digest, mode, replace)).await?;
         match &self.access {
             Access::ThroughHost(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
                 Err(TransferError::HostRequest(
@@ -202,7 +203,7 @@ impl MachineFiles {
     /// Sends a request to the terminal host of the files, or calls `act_directly`.
     async fn ask<T>(
         &self,
-        ask: FileRequest,
+        request: FileRequest,
         act_directly: impl FnOnce() -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, TransferError>
     where
@@ -211,7 +212,7 @@ impl MachineFiles {
         match &self.access {
             Access::Direct => Ok(blocking(act_directly).await?),
             Access::ThroughHost(keeper, timeout) => {
-                let answer: Result<T, FileError> = keeper.ask(&HostRequest::File(ask), *timeout).await?;
+                let answer: Result<T, FileError> = keeper.ask(&HostRequest::File(request), *timeout).await?;
                 Ok(answer?)
             }
         }

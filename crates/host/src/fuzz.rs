@@ -116,7 +116,7 @@ fn frames() {
                     check_round_trip::<Result<Vec<Description>, Refusal>>,
                 ];
                 let read = readers.iter().enumerate().map(|(index, read)| u32::from(read(body)) << index);
-                let request = read_body::<HostRequest>(body).map(|ask| format!("{ask:?}")).unwrap_or_default();
+                let request = read_body::<HostRequest>(body).map(|request| format!("{request:?}")).unwrap_or_default();
                 let name: String = request.split(|letter: char| !letter.is_alphabetic()).take(3).collect();
                 (read.sum::<u32>(), name)
             })

@@ -249,10 +249,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sends a request and waits at most [`ANSWER_TIMEOUT`] for the answer.
 pub(crate) async fn ask_with_timeout<T: DeserializeOwned + Send + 'static>(
     host: &Host,
-    ask: &HostRequest,
+    request: &HostRequest,
 ) -> Result<T, AskError> {
     let pid = host.greeting().pid;
-    tokio::time::timeout(ANSWER_TIMEOUT, host.ask(ask)).await.unwrap_or_else(|_| {
+    tokio::time::timeout(ANSWER_TIMEOUT, host.ask(request)).await.unwrap_or_else(|_| {
         tracing::warn!(pid, "a terminal host does not answer");
         Err(AskError::HostSilent { pid })
     })
@@ -283,13 +283,13 @@ pub(crate) async fn list_with_timeout<T: DeserializeOwned + Send + 'static>(host
 }
 
 /// Returns the first terminal that one of the hosts of this computer finds.
-async fn find_terminal(hosts: Vec<Host>, ask: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
-    let ask = Arc::new(ask);
+async fn find_terminal(hosts: Vec<Host>, request: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
+    let request = Arc::new(request);
     let mut requests = JoinSet::new();
     for host in hosts {
-        let ask = ask.clone();
+        let request = request.clone();
         requests.spawn(async move {
-            let id = ask_with_timeout::<Option<TerminalId>>(&host, &ask).await;
+            let id = ask_with_timeout::<Option<TerminalId>>(&host, &request).await;
             id.map(|id| id.map(|id| HostedTerminal::new(host, id)))
         });
     }
@@ -820,10 +820,10 @@ impl Hosts {
                 return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
-        let ask = HostRequest::Find(id_or_name.to_owned());
+        let request = HostRequest::Find(id_or_name.to_owned());
         let found = match remote.is_some() || self.is_lost(id_or_name) {
-            true => find_terminal(reachable, ask).await,
-            false => self.find_with_silent(ask).await,
+            true => find_terminal(reachable, request).await,
+            false => self.find_with_silent(request).await,
         };
         match found {
             Ok(None) => Ok(remote),
@@ -850,13 +850,13 @@ impl Hosts {
 
     /// Returns the first terminal that a host of this computer finds. If none does, waits briefly for silent hosts and
     /// tries again.
-    async fn find_with_silent(&self, ask: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
-        let found = find_terminal(self.reachable(), ask.clone()).await?;
+    async fn find_with_silent(&self, request: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
+        let found = find_terminal(self.reachable(), request.clone()).await?;
         if found.is_some() || self.silent_pid().is_none() {
             return Ok(found);
         }
         self.await_silent_briefly().await?;
-        find_terminal(self.reachable(), ask).await
+        find_terminal(self.reachable(), request).await
     }
 
     /// Returns whether this terminal ended with its host.
@@ -979,9 +979,9 @@ impl Hosts {
         let mut requests = JoinSet::new();
         for host in self.reachable() {
             for secret in secrets {
-                let (host, ask) = (host.clone(), HostRequest::Remember(secret.clone()));
+                let (host, request) = (host.clone(), HostRequest::Remember(secret.clone()));
                 // Ignore the error, because an ended host sends no output.
-                requests.spawn(async move { drop(ask_with_timeout::<()>(&host, &ask).await) });
+                requests.spawn(async move { drop(ask_with_timeout::<()>(&host, &request).await) });
             }
         }
         requests.join_all().await;

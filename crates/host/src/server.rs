@@ -314,8 +314,8 @@ impl Connection {
     }
 
     /// Handles one request. A task continues requests without an immediate answer.
-    fn handle(self: &Arc<Self>, number: u64, ask: Option<HostRequest>) {
-        if let Some(HostRequest::Hello { is_owner: true, .. }) = ask {
+    fn handle(self: &Arc<Self>, number: u64, request: Option<HostRequest>) {
+        if let Some(HostRequest::Hello { is_owner: true, .. }) = request {
             self.is_owner.store(true, Ordering::Relaxed);
             let mut service = self.shared.service.write();
             service.owner = service.owner.max(self.number);
@@ -323,24 +323,24 @@ impl Connection {
         let service = self.shared.service.read();
         // Ignore requests of a superseded daemon but keep its connection, because it would take a disconnect for the
         // end of the host. Still record secrets and settled steps.
-        let is_lasting = matches!(ask, Some(HostRequest::Remember(_) | HostRequest::Settle(_)));
+        let is_lasting = matches!(request, Some(HostRequest::Remember(_) | HostRequest::Settle(_)));
         if service.is_over || (self.is_superseded(&service) && !is_lasting) {
             return;
         }
-        if let Some(HostRequest::Cancel(number)) = ask {
+        if let Some(HostRequest::Cancel(number)) = request {
             if let Some(task) = self.lock().remove(&number) {
                 task.abort();
             }
             return;
         }
-        if let Some((ask, key)) = ask.as_ref().and_then(|ask| Some((ask.clone(), ask.effect()?))) {
-            return effects::request(&self.shared, &self.outbox, number, ask, key);
+        if let Some((request, key)) = request.as_ref().and_then(|request| Some((request.clone(), request.effect()?))) {
+            return effects::request(&self.shared, &self.outbox, number, request, key);
         }
         let connection = self.clone();
         let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             // A disconnected client does not need an answer.
-            let _ = match ask {
-                Some(ask) => connection.answer(number, ask).await,
+            let _ = match request {
+                Some(request) => connection.answer(number, request).await,
                 None => connection.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             };
         });
@@ -363,9 +363,9 @@ impl Connection {
         self.outbox.send_message(number, &Ok::<T, Refusal>(answer))
     }
 
-    async fn answer(self: &Arc<Self>, number: u64, ask: HostRequest) -> Result<(), OutboxClosed> {
+    async fn answer(self: &Arc<Self>, number: u64, request: HostRequest) -> Result<(), OutboxClosed> {
         let shared = &self.shared;
-        match ask {
+        match request {
             HostRequest::Hello { wire, .. } => self.greet(number, wire),
             HostRequest::Open(new) => self.outbox.send_body(number, &effects::open(shared, *new, None).await.body),
             HostRequest::List => {
@@ -394,9 +394,9 @@ impl Connection {
                 sent
             }
             HostRequest::Unsettled => self.reply(number, shared.effects.unsettled()),
-            HostRequest::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
+            HostRequest::Terminal(id, request) => match shared.terminals.get(id.as_str()) {
                 None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal)),
-                Some(terminal) => match self.answer_for(&terminal, number, ask).await {
+                Some(terminal) => match self.answer_for(&terminal, number, request).await {
                     Ok(sent) => sent,
                     Err(steplatch_terminal::TerminalClosed) => {
                         self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal))
@@ -432,13 +432,13 @@ impl Connection {
                     Err(_) => Ok(()),
                 }
             }
-            HostRequest::File(ask) => self.answer_about_file(number, ask).await,
+            HostRequest::File(request) => self.answer_about_file(number, request).await,
         }
     }
 
-    async fn answer_about_file(&self, number: u64, ask: FileRequest) -> Result<(), OutboxClosed> {
+    async fn answer_about_file(&self, number: u64, request: FileRequest) -> Result<(), OutboxClosed> {
         let unfinished = &self.shared.unfinished;
-        match ask {
+        match request {
             FileRequest::Describe(path) => self.reply(number, blocking(move || disk::describe(&path)).await),
             FileRequest::List(path) => self.reply(number, blocking(move || disk::list(&path)).await),
             FileRequest::MakeDirectory(path) => self.reply(number, blocking(move || disk::make_directory(&path)).await),
@@ -452,8 +452,8 @@ impl Connection {
                 unfinished.touch(&target);
                 self.reply(number, blocking(move || disk::write(&target, offset, &bytes)).await)
             }
-            ask @ FileRequest::Finish { .. } => {
-                self.outbox.send_body(number, &effects::finish(&self.shared, ask).await.body)
+            request @ FileRequest::Finish { .. } => {
+                self.outbox.send_body(number, &effects::finish(&self.shared, request).await.body)
             }
             FileRequest::Written(step) => {
                 let written: Result<_, FileError> = Ok(self.shared.effects.written_file(&step));
@@ -504,15 +504,15 @@ impl Connection {
         self: &Arc<Self>,
         terminal: &Terminal,
         number: u64,
-        ask: TerminalRequest,
+        request: TerminalRequest,
     ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::TerminalClosed> {
-        Ok(match ask {
+        Ok(match request {
             TerminalRequest::Send(input) => self.reply(number, terminal.send(input).await),
             TerminalRequest::Wait(wait) => match compile_wait(wait) {
                 Ok(wait) => self.reply(number, Ok::<_, InvalidPattern>(terminal.wait(wait).await?)),
                 Err(error) => self.reply(number, Err::<(), _>(error)),
             },
-            TerminalRequest::Ready(quiet, at_most) => self.reply(number, terminal.ready(quiet, at_most).await?),
+            TerminalRequest::Ready(quiet, timeout) => self.reply(number, terminal.ready(quiet, timeout).await?),
             TerminalRequest::View(colours) => self.reply(number, terminal.view(colours).await?),
             TerminalRequest::Picture => self.reply(number, terminal.picture().await?),
             TerminalRequest::Pieces(ranges, limit) => self.reply(number, terminal.pieces(ranges, limit).await?),

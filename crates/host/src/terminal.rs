@@ -62,13 +62,13 @@ pub(crate) enum Keeper {
 
 impl Keeper {
     /// Sends a request and returns the answer.
-    pub(crate) async fn ask<T: Reply>(&self, ask: &HostRequest, connect_timeout: Duration) -> Result<T, AskError> {
+    pub(crate) async fn ask<T: Reply>(&self, request: &HostRequest, connect_timeout: Duration) -> Result<T, AskError> {
         match self {
-            Self::Local(host) => host.ask(ask).await,
+            Self::Local(host) => host.ask(request).await,
             // Box the larger future of a remote request, which would enlarge the futures of all requests.
             Self::Remote(remote) => {
-                let reply: T = Box::pin(Self::ask_remote(remote, ask, connect_timeout)).await?;
-                if ask.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
+                let reply: T = Box::pin(Self::ask_remote(remote, request, connect_timeout)).await?;
+                if request.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
                     return Err(remote.implausible("more text than was requested"));
                 }
                 reply.checked().map_err(|what| remote.implausible(what))
@@ -86,45 +86,45 @@ impl Keeper {
 
     async fn ask_remote<T: Reply>(
         remote: &RemoteHost,
-        ask: &HostRequest,
+        request: &HostRequest,
         connect_timeout: Duration,
     ) -> Result<T, AskError> {
         let mut repeated_ask;
-        let mut ask = ask;
+        let mut request = request;
         let mut quick_repeats = None;
         loop {
             let began = Instant::now();
             // A wait lasts its full time, even while there is no connection.
-            let connect_timeout = connect_timeout.max(ask.wait_time());
+            let connect_timeout = connect_timeout.max(request.wait_time());
             let host = match remote.wait_until_connected(connect_timeout).await {
                 // The host may have executed an earlier attempt.
-                Err(AskError::NotConnected { .. }) if quick_repeats.is_some() && ask.acts() => {
+                Err(AskError::NotConnected { .. }) if quick_repeats.is_some() && request.acts() => {
                     return Err(remote.unanswered_error());
                 }
                 reached => reached?,
             };
             // Wait for a request with an effect until the session ends; its outcome is unknown only then.
-            let limit = if ask.is_repeatable() { connect_timeout } else { UNLIMITED };
+            let limit = if request.is_repeatable() { connect_timeout } else { UNLIMITED };
             let answer = tokio::select! {
-                answer = host.ask(ask) => answer,
+                answer = host.ask(request) => answer,
                 stall_error = remote.wait_until_stalled(limit) => Err(stall_error.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
-                () = wait_for_silence(remote, &host, ask) => return Err(remote.silent_error()),
+                () = wait_for_silence(remote, &host, request) => return Err(remote.silent_error()),
             };
             match answer {
-                Err(AskError::HostLost { .. }) if ask.is_repeatable() => {
+                Err(AskError::HostLost { .. }) if request.is_repeatable() => {
                     let quick = if began.elapsed() < RECONNECT_TIMEOUT { quick_repeats.unwrap_or(0) + 1 } else { 0 };
                     if quick > MAX_REPEATS {
                         return Err(remote.unanswered_error());
                     }
                     quick_repeats = Some(quick);
-                    repeated_ask = ask.after(began.elapsed());
-                    ask = &repeated_ask;
+                    repeated_ask = request.after(began.elapsed());
+                    request = &repeated_ask;
                 }
-                Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if ask.acts() => {
+                Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if request.acts() => {
                     return Err(remote.unanswered_error());
                 }
                 // An earlier attempt was sent.
-                Err(AskError::NotReading { .. }) if quick_repeats.is_some() && ask.acts() => {
+                Err(AskError::NotReading { .. }) if quick_repeats.is_some() && request.acts() => {
                     return Err(remote.unanswered_error());
                 }
                 answer => return answer,
@@ -134,11 +134,11 @@ impl Keeper {
 }
 
 /// Waits for the time limit of an answer, or forever if the request has none.
-async fn wait_for_silence(remote: &RemoteHost, host: &Host, ask: &HostRequest) {
-    let Some(duration) = ask.max_duration() else { return std::future::pending().await };
-    let max_silence = match ask {
+async fn wait_for_silence(remote: &RemoteHost, host: &Host, request: &HostRequest) {
+    let Some(duration) = request.max_duration() else { return std::future::pending().await };
+    let max_silence = match request {
         HostRequest::File(_) => BUSY_ANSWER_TIMEOUT,
-        ask if ask.acts() => SILENT_ACTION_TIMEOUT,
+        request if request.acts() => SILENT_ACTION_TIMEOUT,
         _ => SILENT_QUERY_TIMEOUT,
     };
     tokio::select! {
@@ -237,13 +237,13 @@ impl HostedTerminal {
         }
     }
 
-    async fn ask<T: Reply>(&self, ask: TerminalRequest) -> Result<T, AskError> {
-        self.keeper.ask(&HostRequest::Terminal(self.id.clone(), ask), self.connect_timeout).await
+    async fn ask<T: Reply>(&self, request: TerminalRequest) -> Result<T, AskError> {
+        self.keeper.ask(&HostRequest::Terminal(self.id.clone(), request), self.connect_timeout).await
     }
 
     /// Sends a request that the terminal itself may refuse.
-    async fn ask_to<T: Reply, E: Reply>(&self, ask: TerminalRequest) -> Result<T, TerminalError<E>> {
-        let answer: Result<T, E> = self.ask(ask).await?;
+    async fn ask_to<T: Reply, E: Reply>(&self, request: TerminalRequest) -> Result<T, TerminalError<E>> {
+        let answer: Result<T, E> = self.ask(request).await?;
         answer.map_err(TerminalError::Refused)
     }
 
@@ -322,8 +322,8 @@ impl HostedTerminal {
     /// # Errors
     /// If there is no such terminal.
     #[boxed]
-    pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
-        Ok(self.with_recorded_name(self.ask(TerminalRequest::Ready(quiet, at_most)).await?))
+    pub async fn ready(&self, quiet: Quiet, timeout: Duration) -> Result<View, AskError> {
+        Ok(self.with_recorded_name(self.ask(TerminalRequest::Ready(quiet, timeout)).await?))
     }
 
     /// Returns the current screen and state.

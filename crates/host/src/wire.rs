@@ -226,8 +226,8 @@ impl TerminalRequest {
         match self {
             Self::Wait(wait) => Some(wait.timeout),
             Self::Run(request) => Some(request.timeout),
-            Self::Ready(_, at_most) => Some(*at_most),
-            Self::Send(input) => Some(input.settle.map_or(Duration::ZERO, |settle| settle.at_most)),
+            Self::Ready(_, timeout) => Some(*timeout),
+            Self::Send(input) => Some(input.settle.map_or(Duration::ZERO, |settle| settle.timeout)),
             Self::WatchScreen(_) | Self::WatchRows(_) => None,
             Self::View(_)
             | Self::Picture

@@ -108,8 +108,8 @@ pub(crate) fn requested_step(request: &impl serde::Serialize) -> Option<String> 
     Some(serde_json::to_value(request).ok()?["step"].as_str()?.to_owned())
 }
 
-pub(crate) fn terminal_answer(id: &TerminalId, ask: &TerminalRequest) -> Option<Value> {
-    Some(match ask {
+pub(crate) fn terminal_answer(id: &TerminalId, request: &TerminalRequest) -> Option<Value> {
+    Some(match request {
         TerminalRequest::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
         TerminalRequest::Wait(_) => json!({"Ok": [waited(), view()]}),
         TerminalRequest::Ready(..) | TerminalRequest::View(_) => view(),
@@ -138,8 +138,8 @@ pub(crate) fn terminal_answer(id: &TerminalId, ask: &TerminalRequest) -> Option<
     })
 }
 
-pub(crate) fn file_answer(ask: &FileRequest) -> Value {
-    match ask {
+pub(crate) fn file_answer(request: &FileRequest) -> Value {
+    match request {
         FileRequest::Describe(_) => json!({"Ok": file()}),
         FileRequest::List(_) => json!({"Ok": []}),
         FileRequest::Read { offset: 0, .. } => json!({"Ok": {"bytes": [97, 98, 99]}}),

@@ -207,13 +207,13 @@ impl Liar {
             let number = stream.read_u64().await?;
             let mut body = vec![0; length.saturating_sub(8)];
             stream.read_exact(&mut body).await?;
-            let ask: HostRequest = rmp_serde::from_slice(&body).map_err(io::Error::other)?;
-            if matches!(ask, HostRequest::Cancel(_)) {
+            let request: HostRequest = rmp_serde::from_slice(&body).map_err(io::Error::other)?;
+            if matches!(request, HostRequest::Cancel(_)) {
                 continue;
             }
-            lock(&self.shared.received).push(ask.clone());
-            let lie = self.shared.lies.reply.as_ref().and_then(|reply| reply(&ask));
-            let Some(lie) = lie.or_else(|| self.correct_answer(&ask)) else { continue };
+            lock(&self.shared.received).push(request.clone());
+            let lie = self.shared.lies.reply.as_ref().and_then(|reply| reply(&request));
+            let Some(lie) = lie.or_else(|| self.correct_answer(&request)) else { continue };
             let bytes = match lie {
                 Lie::Value(value) => frame(number, &to_msgpack(&json!({"Ok": value}))),
                 Lie::Refusal(refusal) => frame(number, &to_msgpack(&json!({"Err": refusal}))),
@@ -234,9 +234,9 @@ impl Liar {
     }
 
     /// Returns the answer of a correct host. `None` if it does not answer yet.
-    fn correct_answer(&self, ask: &HostRequest) -> Option<Lie> {
+    fn correct_answer(&self, request: &HostRequest) -> Option<Lie> {
         let terminals = || lock(&self.shared.terminals);
-        Some(Lie::Value(match ask {
+        Some(Lie::Value(match request {
             HostRequest::Hello { .. } => answer::hello(),
             HostRequest::Open(request) => {
                 let step = answer::requested_step(request).unwrap_or_default();
@@ -249,8 +249,8 @@ impl Liar {
             HostRequest::Find(_) => Value::Null,
             HostRequest::WatchActivity(Some(_)) => return None,
             HostRequest::WatchActivity(None) => json!(1),
-            HostRequest::Terminal(id, ask) => answer::terminal_answer(id, ask)?,
-            HostRequest::File(ask) => answer::file_answer(ask),
+            HostRequest::Terminal(id, request) => answer::terminal_answer(id, request)?,
+            HostRequest::File(request) => answer::file_answer(request),
             // Invalid on purpose: steps of other hosts, which the daemon must not settle here.
             HostRequest::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
             HostRequest::Remember(_)

@@ -219,7 +219,7 @@ pub(crate) fn read(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>, Fil
     let mut text = Vec::new();
     let result = File::open(path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_end(&mut text));
     match result {
-        Ok(_) if text.len() > max_bytes => Err(FileError::TooLarge { at_most: max_bytes }),
+        Ok(_) if text.len() > max_bytes => Err(FileError::TooLarge { max_bytes }),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(FileError::Unreadable(error)),

@@ -79,12 +79,12 @@ pub enum CreateError {
     #[error("a definition must be a JSON object")]
     NotAnObject,
     /// The definition is too long.
-    #[error("the definition takes {bytes} bytes, more than the limit of {at_most} for a saved workflow")]
+    #[error("the definition takes {bytes} bytes, more than the limit of {max_bytes} for a saved workflow")]
     TooLarge {
         /// The size.
         bytes: usize,
         /// The maximum size.
-        at_most: usize,
+        max_bytes: usize,
     },
     /// Writing to the directory failed.
     #[error(transparent)]
@@ -115,10 +115,10 @@ pub enum FileError {
     #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
     /// The file exceeds the limit of its kind.
-    #[error("it has more than {at_most} bytes")]
+    #[error("it has more than {max_bytes} bytes")]
     TooLarge {
         /// The maximum size, in bytes.
-        at_most: usize,
+        max_bytes: usize,
     },
     /// The file is a file of functions that is not UTF-8.
     #[error("it is not UTF-8")]

@@ -66,7 +66,7 @@ impl Library {
         replaces: Option<&Signature>,
     ) -> Result<FunctionFile, CreateError> {
         if text.len() > MAX_FILE_BYTES {
-            return Err(CreateError::TooLarge { bytes: text.len(), at_most: MAX_FILE_BYTES });
+            return Err(CreateError::TooLarge { bytes: text.len(), max_bytes: MAX_FILE_BYTES });
         }
         let lock = DirectoryLock::wait(self.directory())?;
         let metadata = match self.function_file(name) {

@@ -336,5 +336,5 @@ fn check_length(definition: &Value) -> Result<(), CreateError> {
         // In the file, each line is indented by two more spaces.
         text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()
     });
-    if bytes > max_bytes { Err(CreateError::TooLarge { bytes, at_most: max_bytes }) } else { Ok(()) }
+    if bytes > max_bytes { Err(CreateError::TooLarge { bytes, max_bytes }) } else { Ok(()) }
 }

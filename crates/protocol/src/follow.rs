@@ -89,15 +89,15 @@ pub struct EventPage {
 }
 
 impl ReconnectingClient {
-    /// Returns at most `at_most` existing events of a run, starting at number `from`, without waiting for new ones:
+    /// Returns at most `max_events` existing events of a run, starting at number `from`, without waiting for new ones:
     /// for callers that read page by page.
     ///
     /// # Errors
     /// Same as [`Follower::next`].
-    pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<EventPage, FollowError> {
+    pub async fn events(&self, run_id: &str, from: u64, max_events: u64) -> Result<EventPage, FollowError> {
         let mut retry_budget = RetryBudget::new();
         loop {
-            let error = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
+            let error = match self.events_over_one_connection(run_id, from.max(1), max_events).await {
                 Ok(Some(page)) => return Ok(page),
                 Ok(None) => FollowError::Call(CallError::Lost),
                 Err(error) => error,
@@ -118,17 +118,17 @@ impl ReconnectingClient {
         &self,
         run_id: &str,
         from: u64,
-        at_most: u64,
+        max_events: u64,
     ) -> Result<Option<EventPage>, FollowError> {
         let client = self.client().await?;
-        let verb = Subscribe { run_id: run_id.to_owned(), from_seq: Some(from), at_most: Some(at_most.max(1)) };
+        let verb = Subscribe { run_id: run_id.to_owned(), from_seq: Some(from), at_most: Some(max_events.max(1)) };
         let (reply, mut subscription) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(FollowError::Unknown(error));
         }
         let newest_seq = reply.newest_seq;
         let mut events: Vec<RunEvent> = Vec::new();
-        let max_events = usize::try_from(at_most.max(1)).unwrap_or(usize::MAX);
+        let max_events = usize::try_from(max_events.max(1)).unwrap_or(usize::MAX);
         while from <= newest_seq
             && events.len() < max_events
             && events.last().is_none_or(|event| event.seq < newest_seq)

@@ -459,7 +459,7 @@ impl Engine {
 ///
 /// If opening the journal fails.
 pub(super) async fn open_journal(path: PathBuf, max_bytes: Option<u64>) -> Result<SqliteJournal, OpenError> {
-    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most: max_bytes };
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, max_bytes };
     let opening = path.clone();
     let result = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
     result.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))

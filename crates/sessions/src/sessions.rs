@@ -493,10 +493,10 @@ impl Sessions {
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,
-            None => Some(Settle { quiet: INPUT_QUIET_TIME, at_most: MAX_SETTLE_TIME }),
+            None => Some(Settle { quiet: INPUT_QUIET_TIME, timeout: MAX_SETTLE_TIME }),
             Some(0) => None,
             Some(milliseconds) => {
-                Some(Settle { quiet: Duration::from_millis(milliseconds.into()), at_most: MAX_QUIET_WAIT })
+                Some(Settle { quiet: Duration::from_millis(milliseconds.into()), timeout: MAX_QUIET_WAIT })
             }
         };
         let keys = verb.keys.unwrap_or_default();

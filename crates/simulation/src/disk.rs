@@ -139,8 +139,8 @@ impl Journal for SimulatedJournal {
         self.disk.stored.read(run, from).await
     }
 
-    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
-        self.disk.stored.read_some(run, from, at_most).await
+    async fn read_some(&self, run: &RunId, from: u64, limit: usize) -> Result<Vec<Record>, ReadError> {
+        self.disk.stored.read_some(run, from, limit).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {

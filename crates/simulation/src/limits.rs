@@ -53,8 +53,8 @@ impl EndedItem<'_> {
         let (from, to) = (millis_between(START_TIME, self.from), millis_between(START_TIME, self.to));
         let overlap = |outage: &Outage| millis(outage.until).min(to).saturating_sub(millis(outage.from).max(from));
         let allowed = self.limit + ALLOWANCE_MS + outages.iter().map(overlap).sum::<u64>();
-        let took = to - from;
-        (took > allowed).then(|| format!("{} took {took} ms, although its limit is {} ms", self.name, self.limit))
+        let elapsed = to - from;
+        (elapsed > allowed).then(|| format!("{} took {elapsed} ms, although its limit is {} ms", self.name, self.limit))
     }
 }
 

@@ -26,9 +26,9 @@ impl<J: Journal> JournalConformance<J> {
         assert_eq!(self.texts(1).await, [(1, "one".into()), (2, "two".into()), (3, "three".into())]);
         assert_eq!(self.texts(3).await, [(3, "three".into())]);
         assert!(self.texts(4).await.is_empty());
-        for (from, at_most, expected) in [(1, 2, 1..3), (2, 1, 2..3), (2, 9, 2..4), (4, 1, 4..4), (1, 0, 1..1)] {
-            let records = self.journal.read_some(&self.run, from, at_most).await.expect("the history is complete");
-            assert!(records.iter().map(|record| record.seq).eq(expected), "{at_most} from {from}");
+        for (from, limit, expected) in [(1, 2, 1..3), (2, 1, 2..3), (2, 9, 2..4), (4, 1, 4..4), (1, 0, 1..1)] {
+            let records = self.journal.read_some(&self.run, from, limit).await.expect("the history is complete");
+            assert!(records.iter().map(|record| record.seq).eq(expected), "{limit} from {from}");
         }
     }
 

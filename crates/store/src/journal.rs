@@ -178,12 +178,12 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// useless without it.
     async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError>;
 
-    /// Returns at most `at_most` entries of `run`, starting at number `from`, in order: fewer only at the end of the
+    /// Returns at most `limit` entries of `run`, starting at number `from`, in order: fewer only at the end of the
     /// history.
     ///
     /// # Errors
     /// As [`Self::read`].
-    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError>;
+    async fn read_some(&self, run: &RunId, from: u64, limit: usize) -> Result<Vec<Record>, ReadError>;
 
     /// Returns the runs that have a history, the newest first.
     ///

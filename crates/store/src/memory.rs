@@ -127,11 +127,11 @@ impl Journal for MemoryJournal {
         self.read_some(run, from, usize::MAX).await
     }
 
-    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+    async fn read_some(&self, run: &RunId, from: u64, limit: usize) -> Result<Vec<Record>, ReadError> {
         self.with(|histories| {
             let records = histories.runs.get(run).map(|stored| stored.records.as_slice()).unwrap_or_default();
             let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
-            Ok(records.iter().skip(skipped).take(at_most).cloned().collect())
+            Ok(records.iter().skip(skipped).take(limit).cloned().collect())
         })
     }
 

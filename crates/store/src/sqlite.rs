@@ -44,12 +44,12 @@ pub struct SqliteOptions {
     /// The newest version of entries that the caller can read; a newer entry stops a reader.
     pub newest_version: u16,
     /// Maximum size of the database without its log, in bytes. Appends beyond it fail as with a full disk.
-    pub at_most: Option<u64>,
+    pub max_bytes: Option<u64>,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { newest_version: u16::MAX, at_most: None }
+        Self { newest_version: u16::MAX, max_bytes: None }
     }
 }
 
@@ -144,13 +144,12 @@ impl Journal for SqliteJournal {
         self.read_some(run, from, usize::MAX).await
     }
 
-    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+    async fn read_some(&self, run: &RunId, from: u64, limit: usize) -> Result<Vec<Record>, ReadError> {
         let mut records = Vec::new();
         loop {
             let next = records.last().map_or(from, |record: &Record| record.seq + 1);
-            let at_most = READ_BATCH.min(at_most - records.len());
-            let more =
-                self.query(|reply| ReaderQuery::Records { run: run.clone(), from: next, at_most, reply }).await?;
+            let limit = READ_BATCH.min(limit - records.len());
+            let more = self.query(|reply| ReaderQuery::Records { run: run.clone(), from: next, limit, reply }).await?;
             let read = more.len();
             records.extend(more);
             if read < READ_BATCH {
@@ -187,7 +186,7 @@ impl Journal for SqliteJournal {
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
         let mut forgotten = Vec::new();
         loop {
-            let answer = self.request(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
+            let answer = self.request(WriterCommand::ForgetFinished { retention, limit: FORGET_BATCH }).await?;
             let Answer::Forgotten(batch) = answer else {
                 unreachable!("the writer replies to a removal with the removed runs")
             };

@@ -103,8 +103,8 @@ impl SimulatedShell<'_> {
                 tokio::time::sleep(self.simulation.delay().min(wait.timeout)).await;
                 let _ = reply.send((self.waited(&wait), self.view()));
             }
-            Request::Ready(_, at_most, reply) => {
-                tokio::time::sleep(self.simulation.delay().min(at_most)).await;
+            Request::Ready(_, timeout, reply) => {
+                tokio::time::sleep(self.simulation.delay().min(timeout)).await;
                 let _ = reply.send(self.view());
             }
             Request::View(_, reply) => drop(reply.send(self.view())),

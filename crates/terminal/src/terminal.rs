@@ -229,7 +229,8 @@ pub struct Settle {
     /// Duration without output that ends the wait.
     pub quiet: Duration,
     /// Time limit of the wait.
-    pub at_most: Duration,
+    #[serde(rename = "at_most")]
+    pub timeout: Duration,
 }
 
 /// The result of an input.
@@ -694,8 +695,8 @@ impl Terminal {
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, TerminalClosed> {
-        self.send_request(|reply| Request::Ready(quiet, at_most, reply)).await
+    pub async fn ready(&self, quiet: Quiet, timeout: Duration) -> Result<View, TerminalClosed> {
+        self.send_request(|reply| Request::Ready(quiet, timeout, reply)).await
     }
 
     /// Returns the current screen and state; `colours` keeps the screen's colours.

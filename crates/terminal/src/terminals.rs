@@ -222,12 +222,12 @@ impl Terminals {
         self.start(reservation, spec).await
     }
 
-    /// Reserves a place for a terminal and its name if any. At the limit, waits at most `at_most` for other terminals
+    /// Reserves a place for a terminal and its name if any. At the limit, waits at most `timeout` for other terminals
     /// to close. Waiting requests get their places in order.
     ///
     /// # Errors
     /// If no place became free in time, or another terminal has the name.
-    pub async fn reserve_place(&self, name: Option<&str>, at_most: Duration) -> Result<Place<'_>, OpenError> {
+    pub async fn reserve_place(&self, name: Option<&str>, timeout: Duration) -> Result<Place<'_>, OpenError> {
         let waiting = async {
             let _turn = self.waiting.lock().await;
             let mut count = self.follow_count();
@@ -240,8 +240,8 @@ impl Terminals {
                 }
             }
         };
-        let none_placed = |_| OpenError::NonePlaced { most: self.options.most, waited: at_most };
-        Ok(Place(tokio::time::timeout(at_most, waiting).await.map_err(none_placed)??))
+        let none_placed = |_| OpenError::NonePlaced { most: self.options.most, waited: timeout };
+        Ok(Place(tokio::time::timeout(timeout, waiting).await.map_err(none_placed)??))
     }
 
     /// Same as [`Self::open`], at a place reserved for the name.

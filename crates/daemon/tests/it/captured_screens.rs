@@ -242,12 +242,12 @@ async fn check_programs(programs: Vec<Program>) {
             let second_reply = run(&daemon, &directory, &definition, None, &[(name, other)]).await;
             assert_eq!(second_reply, ("completed".to_owned(), program.done.replace(value, other)), "{definition:#}");
         }
-        for (part, other, goes_on) in program.changes {
+        for (part, other, continues) in program.changes {
             let changed = program.text.replacen(part, other, 1);
             assert_ne!(changed, program.text, "{part}");
             write(&changed);
             let (status, done) = run(&daemon, &directory, &definition, None, given.as_slice()).await;
-            if goes_on {
+            if continues {
                 assert_eq!((status.as_str(), done.as_str()), ("completed", program.done), "{other}: {definition:#}");
             } else {
                 assert!(status.starts_with("waiting") && done.is_empty(), "{other}: {status} {done} {definition:#}");

@@ -303,9 +303,9 @@ async fn recording_subscriber_receives_no_secrets() {
     let mut reported = Vec::new();
     let all = loop {
         reported.push(events.next().await.unwrap());
-        let so_far = output_of(reported.clone());
-        if so_far.contains("hunt_over") {
-            break so_far;
+        let output = output_of(reported.clone());
+        if output.contains("hunt_over") {
+            break output;
         }
     };
     assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");

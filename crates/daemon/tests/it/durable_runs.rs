@@ -193,8 +193,8 @@ async fn run_sleeps_until_its_original_wake_time() {
     clock.advance(Duration::from_secs(1));
     let reply = wait_for_end(&daemon, &started.run_id).await;
     assert_eq!(reply.status, "completed", "{reply:?}");
-    let took = reply.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
-    assert_eq!(took["elapsed_time"], 200.0, "the time under both daemons counts");
+    let entry = reply.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
+    assert_eq!(entry["elapsed_time"], 200.0, "the time under both daemons counts");
     daemon.stop().await;
 }
 

@@ -44,10 +44,10 @@ impl TestHost {
     }
 
     /// Sends a request as a client that is killed before the answer.
-    async fn request_and_disconnect(&self, ask: &HostRequest) {
+    async fn request_and_disconnect(&self, request: &HostRequest) {
         let mut stream = UnixStream::connect(self.directory.path().join("host.sock")).await.unwrap();
         let mut bytes = Vec::new();
-        write_frame(&mut bytes, 7, ask);
+        write_frame(&mut bytes, 7, request);
         stream.write_all(&bytes).await.unwrap();
     }
 }
@@ -92,8 +92,8 @@ fn run(terminal: &TerminalId, step: &str, command: &str) -> HostRequest {
     HostRequest::Terminal(terminal.clone(), TerminalRequest::Run(request))
 }
 
-async fn open_terminal(client: &Host, ask: &HostRequest) -> TerminalId {
-    let result: Result<OpenedTerminal, OpenRefused> = client.ask(ask).await.unwrap();
+async fn open_terminal(client: &Host, request: &HostRequest) -> TerminalId {
+    let result: Result<OpenedTerminal, OpenRefused> = client.ask(request).await.unwrap();
     let id = result.unwrap().id;
     let ready = TerminalRequest::Ready(
         steplatch_terminal::Quiet::for_duration(Duration::from_millis(300)),
@@ -131,14 +131,14 @@ async fn new_daemon_supersedes_only_its_predecessor() {
 #[tokio::test]
 async fn abandoned_opening_completes_once_for_later_clients() {
     let host = TestHost::new(Options::default());
-    let ask = open("run/open/1", &["cat"]);
+    let request = open("run/open/1", &["cat"]);
     let mut ids = Vec::new();
     for _ in 0..20 {
-        host.request_and_disconnect(&ask).await;
+        host.request_and_disconnect(&request).await;
     }
     for _ in 0..3 {
         let client = host.client().await;
-        let result: Result<OpenedTerminal, OpenRefused> = client.ask(&ask).await.unwrap();
+        let result: Result<OpenedTerminal, OpenRefused> = client.ask(&request).await.unwrap();
         ids.push(result.unwrap().id);
     }
     ids.dedup();
@@ -154,15 +154,15 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     let client = host.client().await;
     let id = open_terminal(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
     let file = host.directory.path().join("ran");
-    let ask = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
+    let request = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
     for _ in 0..20 {
-        host.request_and_disconnect(&ask).await;
+        host.request_and_disconnect(&request).await;
     }
-    let result: CommandReply = client.ask(&ask).await.unwrap();
+    let result: CommandReply = client.ask(&request).await.unwrap();
     let closed: steplatch_terminal::Closed =
         client.ask(&HostRequest::Terminal(id.clone(), TerminalRequest::Close(None))).await.unwrap();
     assert!(closed.survivors.is_empty());
-    let repeated_result: CommandReply = host.client().await.ask(&ask).await.unwrap();
+    let repeated_result: CommandReply = host.client().await.ask(&request).await.unwrap();
     assert_eq!(repeated_result, result);
     assert!(result.unwrap().output.contains("done"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
@@ -170,7 +170,7 @@ async fn abandoned_command_runs_once_and_keeps_its_result() {
     client.settle(STEP);
     assert!(client.unsettled().await.unwrap().is_empty());
     // A late request runs nothing and does not report a success.
-    let late_reply = client.ask::<CommandReply>(&ask).await;
+    let late_reply = client.ask::<CommandReply>(&request).await;
     assert_eq!(late_reply.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
 }
 
@@ -196,8 +196,8 @@ async fn abandoned_opening_leaves_no_terminal() {
     for number in 0..20 {
         let (step, second_client) = (format!("run_p4vawdxx5897paed/build/{number}"), host.client().await);
         let asking = tokio::spawn({
-            let ask = open_for_command(&step, Duration::from_secs(60));
-            async move { second_client.ask::<Result<OpenedTerminal, OpenRefused>>(&ask).await }
+            let request = open_for_command(&step, Duration::from_secs(60));
+            async move { second_client.ask::<Result<OpenedTerminal, OpenRefused>>(&request).await }
         });
         eventually("the opening has begun", async || client.unsettled().await.unwrap() == [step.clone()]).await;
         client.settle(&step);

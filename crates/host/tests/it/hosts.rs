@@ -272,7 +272,7 @@ async fn input_with_a_step_is_typed_once_for_any_client() {
     let terminal =
         open_terminal(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
     wait_for_output(&terminal, "ready").await;
-    let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_secs(5) });
+    let settle = Some(Settle { quiet: Duration::from_millis(20), timeout: Duration::from_secs(5) });
     let input = Input { step: Some("run/say/1".into()), settle, ..text_input("word\n") };
     assert_eq!(terminal.stage("run/say/1").await.unwrap(), None);
     let sent = terminal.send(input.clone()).await.unwrap();
@@ -297,7 +297,7 @@ async fn interrupted_input_is_in_doubt_and_not_typed_again() {
     let terminal = open_terminal(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
     wait_for_output(&terminal, "ready").await;
     let minute = Duration::from_secs(60);
-    let settle = Some(Settle { quiet: minute, at_most: minute });
+    let settle = Some(Settle { quiet: minute, timeout: minute });
     let input = Input { step: Some("s".into()), settle, ..text_input(&"x".repeat(200_000)) };
     let typing = tokio::spawn({
         let (terminal, input) = (terminal.clone(), input.clone());

@@ -105,8 +105,8 @@ fn transfer_error(error: TransferError) -> AskError {
     }
 }
 
-fn is_view(ask: &TerminalRequest) -> bool {
-    matches!(ask, TerminalRequest::View(_))
+fn is_view(request: &TerminalRequest) -> bool {
+    matches!(request, TerminalRequest::View(_))
 }
 
 /// Lies about answers to requests to a terminal.

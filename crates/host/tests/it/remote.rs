@@ -169,7 +169,7 @@ async fn wait_for_output(terminal: &HostedTerminal, pattern: &str) {
 }
 
 fn text_input(text: &str, step: &str) -> Input {
-    let settle = Some(Settle { quiet: Duration::ZERO, at_most: Duration::ZERO });
+    let settle = Some(Settle { quiet: Duration::ZERO, timeout: Duration::ZERO });
     Input { text: text.to_owned(), step: Some(step.to_owned()), settle, ..Input::default() }
 }
 

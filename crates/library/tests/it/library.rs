@@ -425,7 +425,7 @@ fn ten_megabyte_definition_is_refused() {
         library.create(&large, true, &Author::default()).map(|_| ()),
         library.keep_proven(&large, None, &|_| false, &Author::default()).map(|_| ()),
     ] {
-        assert!(matches!(result, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{result:?}");
+        assert!(matches!(result, Err(CreateError::TooLarge { max_bytes: 1_044_480, .. })), "{result:?}");
     }
     assert_eq!(files(library.directory()), before);
     // The largest accepted definition can be read again.

@@ -471,8 +471,8 @@ impl RemoteRun {
                 RunState::Cancelled => RunEnd::Cancelled,
                 _ => RunEnd::Failed,
             };
-            let took = end.at.since(self.began.at);
-            self.service.metrics.count_end(how, took);
+            let duration = end.at.since(self.began.at);
+            self.service.metrics.count_end(how, duration);
             tracing::info!(
                 run = %self.began.run,
                 workflow = self.began.tool,
@@ -481,7 +481,7 @@ impl RemoteRun {
                 instance = self.instance(),
                 outcome = end.state.name(),
                 error = self.recorder.shared.secrets.masked_if(end.error.clone()),
-                seconds = took.as_secs_f64(),
+                seconds = duration.as_secs_f64(),
                 "a run of a remote workflow ended"
             );
         }

@@ -20,7 +20,7 @@ macro_rules! known {
 /// A request to the reader.
 pub(super) enum ReaderQuery {
     /// Some entries of a run.
-    Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
+    Records { run: RunId, from: u64, limit: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
     /// The runs that match a filter.
     Runs { filter: RunFilter, reply: oneshot::Sender<Result<Vec<KnownRun>, StorageError>> },
     /// A run in a list.
@@ -47,8 +47,8 @@ impl Reader {
         while let Some(query) = queries.blocking_recv() {
             // A caller that stopped waiting does not need the answer.
             match query {
-                ReaderQuery::Records { run, from, at_most, reply } => {
-                    drop(reply.send(self.records(&run, from, at_most)));
+                ReaderQuery::Records { run, from, limit, reply } => {
+                    drop(reply.send(self.records(&run, from, limit)));
                 }
                 ReaderQuery::Runs { filter, reply } => drop(reply.send(self.runs(&filter).map_err(StorageError::from))),
                 ReaderQuery::Find { run, reply } => drop(reply.send(self.find(&run).map_err(StorageError::from))),
@@ -58,7 +58,7 @@ impl Reader {
         }
     }
 
-    fn records(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+    fn records(&self, run: &RunId, from: u64, limit: usize) -> Result<Vec<Record>, ReadError> {
         let from = from.max(1);
         let mut find = self.connection.prepare_cached("SELECT number FROM runs WHERE run = ?1")?;
         let Some(number) = find.query_row([run.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
@@ -67,7 +67,7 @@ impl Reader {
         let mut select = self.connection.prepare_cached(entry::SELECT)?;
         // A number outside the database's range is past the end of every history.
         let Ok(first) = i64::try_from(from) else { return Ok(Vec::new()) };
-        let mut rows = select.query(params![number, first, i64::try_from(at_most).unwrap_or(i64::MAX)])?;
+        let mut rows = select.query(params![number, first, i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let mut records = Vec::new();
         while let Some(row) = rows.next()? {
             records.push(entry::read(row, run, from + records.len() as u64, self.newest_version)?);

@@ -107,7 +107,7 @@ fn open_database(path: &Path, options: &SqliteOptions) -> Result<(Connection, u6
         // Overwrite deleted private data.
         .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;
-    limit_size(&connection, options.at_most).map_err(storage)?;
+    limit_size(&connection, options.max_bytes).map_err(storage)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
     // Check again under the lock, since another process may have created the tables in the meantime.
     let format = check_format(&transaction, path)?;
@@ -202,8 +202,8 @@ fn take_over(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
     Ok(epoch.cast_unsigned())
 }
 
-fn limit_size(connection: &Connection, at_most: Option<u64>) -> rusqlite::Result<()> {
-    let Some(bytes) = at_most else { return Ok(()) };
+fn limit_size(connection: &Connection, max_bytes: Option<u64>) -> rusqlite::Result<()> {
+    let Some(bytes) = max_bytes else { return Ok(()) };
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
     connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))

@@ -33,8 +33,8 @@ impl Journal for Temporary {
         self.journal.read(run, from).await
     }
 
-    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
-        self.journal.read_some(run, from, at_most).await
+    async fn read_some(&self, run: &RunId, from: u64, limit: usize) -> Result<Vec<Record>, ReadError> {
+        self.journal.read_some(run, from, limit).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
@@ -321,7 +321,7 @@ async fn long_text_is_stored_once_while_referenced() {
 #[tokio::test]
 async fn append_reports_full_disk_and_succeeds_once_space_is_free() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = open_with(&directory, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() });
+    let journal = open_with(&directory, &SqliteOptions { max_bytes: Some(1 << 20), ..SqliteOptions::default() });
     let (old, run) = (RunId::random(), RunId::random());
     append(&journal, &old, 0, &[&dense(600_000)]).await.unwrap();
     append(&journal, &run, 0, &["one"]).await.unwrap();
@@ -345,7 +345,7 @@ async fn append_reports_full_disk_and_succeeds_once_space_is_free() {
 async fn entry_too_large_for_the_disk_does_not_fail_its_batch() {
     let directory = tempfile::tempdir().unwrap();
     let journal =
-        Arc::new(open_with(&directory, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() }));
+        Arc::new(open_with(&directory, &SqliteOptions { max_bytes: Some(1 << 20), ..SqliteOptions::default() }));
     let tasks: Vec<_> = (0..40)
         .map(|number| {
             let journal = journal.clone();

@@ -30,7 +30,7 @@ pub(super) enum WriterCommand {
     /// Remove a run.
     Forget(RunId),
     /// Remove some of the finished runs beyond the retention.
-    ForgetFinished { retention: Retention, at_most: usize },
+    ForgetFinished { retention: Retention, limit: usize },
     /// Empty the write-ahead log.
     EmptyLog,
     /// Apply a test's change to the connection.
@@ -147,8 +147,8 @@ impl Writer {
             answers.push(match &request.command {
                 WriterCommand::Append(append_request) => append(&transaction, append_request)?,
                 WriterCommand::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
-                WriterCommand::ForgetFinished { retention, at_most } => {
-                    Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
+                WriterCommand::ForgetFinished { retention, limit } => {
+                    Answer::Forgotten(forget_finished(&transaction, *retention, *limit)?)
                 }
                 WriterCommand::EmptyLog => unreachable!("emptying the log is not part of a transaction"),
                 #[cfg(test)]
@@ -228,11 +228,7 @@ fn forget_known(transaction: &Transaction<'_>, run: &RunId) -> rusqlite::Result<
     }
 }
 
-fn forget_finished(
-    transaction: &Transaction<'_>,
-    retention: Retention,
-    at_most: usize,
-) -> rusqlite::Result<Vec<RunId>> {
+fn forget_finished(transaction: &Transaction<'_>, retention: Retention, limit: usize) -> rusqlite::Result<Vec<RunId>> {
     let mut select = transaction.prepare_cached(concat!(
         "SELECT number, run FROM runs WHERE finished_at IS NOT NULL AND (finished_at < ?1 OR number NOT IN ",
         "(SELECT number FROM runs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, number DESC LIMIT ?2)) ",
@@ -241,7 +237,7 @@ fn forget_finished(
     let to_signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let since = retention.finished_since.map_or(i64::MIN, |since| i64::try_from(since).unwrap_or(i64::MAX));
     let expired: Vec<(i64, RunId)> = select
-        .query_map(params![since, to_signed(retention.keep), to_signed(at_most)], |row| {
+        .query_map(params![since, to_signed(retention.keep), to_signed(limit)], |row| {
             Ok((row.get(0)?, reader::read_run_id(row, 1)?))
         })?
         .collect::<rusqlite::Result<_>>()?;

@@ -414,8 +414,8 @@ impl Task {
             Request::Forget(number) => {
                 self.waits.retain(|wait| !matches!(wait.reply, Reply::Wait(known, _) if known == number));
             }
-            Request::Ready(quiet, at_most, reply) => {
-                let mut wait = self.new_wait(Vec::new(), 0, at_most, Reply::Ready(reply));
+            Request::Ready(quiet, timeout, reply) => {
+                let mut wait = self.new_wait(Vec::new(), 0, timeout, Reply::Ready(reply));
                 wait.prompt_after = Some(0);
                 wait.quiet = Some(quiet);
                 wait.has_output = self.intake.transcript.history().end() > 0;
@@ -877,7 +877,7 @@ impl Task {
             }
             Some(settle) => {
                 let reply = Reply::Sent { offset, version: self.screen_version, input_end, line, reply };
-                let mut wait = self.new_wait(Vec::new(), offset, settle.at_most, reply);
+                let mut wait = self.new_wait(Vec::new(), offset, settle.timeout, reply);
                 // The program responds to the last byte, which pauses may delay.
                 wait.deadline += self.outgoing.delay(wait.started_at);
                 wait.prompt_after = Some(prompts);
@@ -1062,7 +1062,7 @@ impl Task {
         &self,
         patterns: Vec<steplatch_pattern::Pattern>,
         from: u64,
-        at_most: Duration,
+        timeout: Duration,
         reply: Reply,
     ) -> PendingWait {
         let now = Instant::now();
@@ -1084,7 +1084,7 @@ impl Task {
             searched_at: None,
             started_at: now,
             has_output: false,
-            deadline: now + at_most,
+            deadline: now + timeout,
             missed_before: (from < start).then_some(start),
             logged: None,
             reply,

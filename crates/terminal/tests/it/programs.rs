@@ -57,12 +57,12 @@ struct Session(Terminal);
 
 impl Session {
     async fn type_in(&self, text: &str) -> u64 {
-        let settle = Some(Settle { quiet: Duration::from_millis(10), at_most: Duration::from_millis(50) });
+        let settle = Some(Settle { quiet: Duration::from_millis(10), timeout: Duration::from_millis(50) });
         self.0.send(Input { text: text.into(), settle, ..Input::default() }).await.unwrap().offset
     }
 
     async fn press(&self, key: &str) {
-        let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_millis(200) });
+        let settle = Some(Settle { quiet: Duration::from_millis(20), timeout: Duration::from_millis(200) });
         self.0.send(Input { keys: vec![key.into()], settle, ..Input::default() }).await.unwrap();
     }
 

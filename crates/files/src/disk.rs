@@ -366,7 +366,7 @@ fn read_error(path: &Path, error: &io::Error) -> FileError {
 fn system_error(path: &Path, error: &io::Error) -> FileError {
     let message = error.to_string();
     let reason = message.split_once(" (os error").map_or(message.as_str(), |(reason, _)| reason).to_owned();
-    FileError::System { path: display_path(path), why: reason }
+    FileError::System { path: display_path(path), reason }
 }
 
 #[cfg(test)]

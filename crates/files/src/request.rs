@@ -201,11 +201,12 @@ pub enum FileError {
     #[error("{0}")]
     Invalid(String),
     /// A system call failed.
-    #[error("'{path}': {why}")]
+    #[error("'{path}': {reason}")]
     System {
         /// The path.
         path: String,
         /// The system's message.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
 }

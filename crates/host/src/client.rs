@@ -62,14 +62,14 @@ pub enum AskError {
         pid: u32,
     },
     /// The machine of the terminal is not connected, so the request was not sent.
-    #[error("host '{host}' is not connected{}: {why}; its terminals keep running there ('steplatch hosts check {host}' tries again)", describe_since(*.since))]
+    #[error("host '{host}' is not connected{}: {reason}; its terminals keep running there ('steplatch hosts check {host}' tries again)", describe_since(*.since))]
     NotConnected {
         /// The name of the machine.
         host: String,
         /// Time of the loss of the connection.
         since: Option<SystemTime>,
         /// Reason.
-        why: String,
+        reason: String,
     },
     /// The connection to the terminal's machine ended before the answer arrived.
     #[error("the connection to host '{host}' was lost before it answered; its terminals keep running there")]

@@ -100,7 +100,7 @@ pub enum RemoteHostState {
         /// Time of the loss.
         since: SystemTime,
         /// Reason.
-        why: ConnectFailure,
+        reason: ConnectFailure,
     },
 }
 
@@ -138,12 +138,12 @@ pub enum RemoteError {
         hosts: Vec<String>,
     },
     /// The connection failed.
-    #[error("host '{host}' was not reached: {why}")]
+    #[error("host '{host}' was not reached: {reason}")]
     Failed {
         /// The name.
         host: String,
         /// Reason.
-        why: ConnectFailure,
+        reason: ConnectFailure,
     },
 }
 
@@ -231,7 +231,7 @@ impl RemoteHosts {
     pub(crate) async fn target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         let config = self.find_machine(name)?.config().clone();
         let target = self.shared.setup.transport.target(&config).await;
-        target.map_err(|why| RemoteError::Failed { host: name.to_owned(), why })
+        target.map_err(|reason| RemoteError::Failed { host: name.to_owned(), reason })
     }
 
     /// Returns the target of the last connection to a machine, if known.

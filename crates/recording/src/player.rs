@@ -372,14 +372,14 @@ mod tests {
             player.seek(seconds(100.0)).unwrap();
             assert_eq!((text(&player), player.next_at().unwrap()), ("one".to_owned(), None));
         }
-        for (text, why) in [
+        for (text, expected) in [
             ("", "line 1 is damaged: the file is empty"),
             ("hello\n", "line 1 is damaged: not a header"),
             ("{\"version\":1}\n", "line 1 is damaged: version 1"),
             ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is not a screen size"),
         ] {
             let error = Player::open(file(text).path()).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         assert!(matches!(Player::open(Path::new("/dev/zero")), Err(OpenError::NotAFile)));
     }

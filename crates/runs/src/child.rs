@@ -281,7 +281,7 @@ async fn begin(
         gateless: GatelessNames::default(),
     };
     prepare(&definition, caller, &mut start)?;
-    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine, again: None }).await?)
+    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine, rerun: None }).await?)
 }
 
 pub(super) fn refused_outcome(error: String) -> Outcome {

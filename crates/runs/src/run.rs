@@ -108,7 +108,8 @@ pub(super) struct RunHeader {
     /// Digest of the request, if the run started under an idempotency key.
     pub(super) request: Option<Signature>,
     /// Earlier run that this run repeats.
-    pub(super) again: Option<RerunInfo>,
+    #[serde(rename = "again")]
+    pub(super) rerun: Option<RerunInfo>,
     /// Origin of the definition.
     #[serde(default)]
     pub(super) source: DefinitionSource,
@@ -349,7 +350,7 @@ impl Run {
                     pins: None,
                     hosts: Vec::new(),
                     request: None,
-                    again: None,
+                    rerun: None,
                     source: DefinitionSource::Given,
                     engine: EngineKind::Sqlite,
                 };
@@ -363,7 +364,7 @@ impl Run {
 
     /// Returns true if event number `seq` was taken over from an earlier run. Event 1, the start, never is.
     pub(super) fn has_taken_over(&self, seq: u64) -> bool {
-        let events = self.header.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
+        let events = self.header.rerun.as_ref().and_then(|rerun| rerun.taken_over_events).unwrap_or_default();
         (2..=events.saturating_add(1)).contains(&seq)
     }
 
@@ -482,7 +483,7 @@ impl Run {
             pending_gates: gates,
             parent_run_id: self.header.parent.as_ref().map(|step| step.run.to_string()),
             repairs: progress.repairs,
-            again: self.header.again.clone(),
+            again: self.header.rerun.clone(),
             engine: (self.header.engine != EngineKind::Sqlite).then_some(self.header.engine),
             locked: progress.locked,
         }

@@ -404,7 +404,7 @@ impl Runs {
             depth: 0,
             gateless: GatelessNames::default(),
         };
-        let launch = MachineLaunch { definition, source, start, key, engine, again: None };
+        let launch = MachineLaunch { definition, source, start, key, engine, rerun: None };
         self.launch_machine(caller, launch, run_arguments).await
     }
 

@@ -193,7 +193,7 @@ fn describe_noted_state(state: Option<Result<NotedState, AskError>>) -> Vec<Stri
                 "{NOT_COMPARED}the state of '{program}', which waits for input; only that it is the same program"
             )]
         }
-        Some(Ok(NotedState::Unknown { why })) => vec![format!("{NOT_COMPARED}{}", visible(&why))],
+        Some(Ok(NotedState::Unknown { reason })) => vec![format!("{NOT_COMPARED}{}", visible(&reason))],
         Some(Err(error)) => vec![format!("{NOT_COMPARED}{}", visible(&error.to_string()))],
         None => vec![format!("{NOT_COMPARED}it does not answer")],
     }

@@ -249,8 +249,8 @@ mod tests {
     #[test]
     fn invalid_host_answer_leaves_a_repeated_step_unknown() {
         let host = || "box".to_owned();
-        let away = AskError::NotConnected { host: host(), since: None, why: "away".to_owned() };
-        let unreached = RemoteError::Failed { host: host(), why: ConnectFailure::Connection("away".to_owned()) };
+        let away = AskError::NotConnected { host: host(), since: None, reason: "away".to_owned() };
+        let unreached = RemoteError::Failed { host: host(), reason: ConnectFailure::Connection("away".to_owned()) };
         let before = OpenRefused::OpenedBefore { terminal: "term_aaaaaaaaaa".parse().unwrap() };
         let cases = [
             (SessionError::from(away), false, true),

@@ -56,7 +56,9 @@ fn to_host_info(status: RemoteHostStatus) -> RemoteHostInfo {
         RemoteHostState::Idle => ("idle", None, None),
         RemoteHostState::Connecting => ("connecting", None, None),
         RemoteHostState::Connected => ("connected", None, None),
-        RemoteHostState::Lost { since, why } => ("lost", Some(clock::system_iso8601(since)), Some(why.to_string())),
+        RemoteHostState::Lost { since, reason } => {
+            ("lost", Some(clock::system_iso8601(since)), Some(reason.to_string()))
+        }
     };
     RemoteHostInfo {
         name: status.config.name,

@@ -75,7 +75,7 @@ impl Sessions {
             match self.hosts.remote_target(host).await {
                 Ok(target) => return Ok(Some(target)),
                 Err(RemoteError::Unknown { .. }) => return Ok(None),
-                Err(RemoteError::Failed { why: ConnectFailure::Connection(_), .. })
+                Err(RemoteError::Failed { reason: ConnectFailure::Connection(_), .. })
                     if began.elapsed() + pause < timeout =>
                 {
                     sleep(pause).await;

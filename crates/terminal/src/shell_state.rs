@@ -62,7 +62,8 @@ pub enum NotedState {
     /// The state is unknown, so nothing is compared.
     Unknown {
         /// The reason.
-        why: String,
+        #[serde(rename = "why")]
+        reason: String,
     },
 }
 

@@ -877,9 +877,9 @@ impl Terminal {
         Ok(match self.find_question_state(&gate) {
             Some(TerminalState::Shell(state)) => NotedState::Shell { traps: state.traps() },
             Some(TerminalState::Program { program, .. }) => NotedState::Program { program },
-            Some(TerminalState::Unknown(why)) => NotedState::Unknown { why },
+            Some(TerminalState::Unknown(reason)) => NotedState::Unknown { reason },
             None => NotedState::Unknown {
-                why: format!("{MAX_QUESTION_STATES} other questions about this terminal are open"),
+                reason: format!("{MAX_QUESTION_STATES} other questions about this terminal are open"),
             },
         })
     }

@@ -561,16 +561,16 @@ impl<'a> DecisionBuilder<'a> {
         let Some(state) = self.definition.state(name) else { return self.fail_unknown_state(name, &terminals) };
         let history = self.history;
         if let Some(items) = items.filter(|_| has_next_item) {
-            let way = Branch::Go { to: name.to_owned(), because: items.progress() };
-            return self.follow(name, way, &history.variables().after(name, &result), &terminals);
+            let branch = Branch::Go { to: name.to_owned(), because: items.progress() };
+            return self.follow(name, branch, &history.variables().after(name, &result), &terminals);
         }
         match choose_next(state, ending, history.variables()) {
             Next::Unresolved(unresolved) => {
                 let error = self.unresolved_error(name, &unresolved, &history.variables().after(name, &result));
-                let way = Branch::Fail { reason: FailureReason::UnresolvedVariable, error };
-                self.follow(name, way, history.variables(), &terminals)
+                let branch = Branch::Fail { reason: FailureReason::UnresolvedVariable, error };
+                self.follow(name, branch, history.variables(), &terminals)
             }
-            Next::Follow(way) => self.follow(name, way, &history.variables().after(name, &result), &terminals),
+            Next::Follow(branch) => self.follow(name, branch, &history.variables().after(name, &result), &terminals),
             Next::Judge { choices, otherwise } => self.open_gate(step.clone(), choices, otherwise, result.into_owned()),
             Next::Unknown(error) => {
                 let mut context = result.into_owned();
@@ -582,11 +582,11 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Follows a branch from a state.
-    fn follow(mut self, from: &str, way: Branch, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+    fn follow(mut self, from: &str, branch: Branch, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.paused {
-            return self.defer(Continuation::Leave { from: from.to_owned(), way });
+            return self.defer(Continuation::Leave { from: from.to_owned(), branch });
         }
-        match way {
+        match branch {
             Branch::Go { to, because } => {
                 self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
                 self.approach(&to, variables, terminals)
@@ -902,9 +902,9 @@ fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next
     let on_timeout =
         |because: &str| state.on_timeout().map(|to| Branch::Go { to: to.to_owned(), because: because.to_owned() });
     if ending.timed_out
-        && let Some(way) = on_timeout("the state timed out")
+        && let Some(branch) = on_timeout("the state timed out")
     {
-        return Next::Follow(way);
+        return Next::Follow(branch);
     }
     let mut choices = Vec::new();
     let mut chosen = None;
@@ -936,7 +936,7 @@ fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next
             None
         }
     };
-    let way = chosen.or_else(timeout_branch).unwrap_or_else(|| {
+    let branch = chosen.or_else(timeout_branch).unwrap_or_else(|| {
         if tool::succeeded(ending.result) {
             Branch::Complete
         } else {
@@ -946,7 +946,7 @@ fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next
     });
     // An explicit failure is not an unexpected result.
     if state.asks_when_unknown() && choices.is_empty() && ending.tool != tool::FAIL {
-        let error = match &way {
+        let error = match &branch {
             Branch::Fail { error, .. } => Some(error.clone()),
             Branch::Complete if !state.transitions().is_empty() => {
                 Some(format!("State '{}' ended with a result that none of its transitions expects", state.name()))
@@ -957,7 +957,7 @@ fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next
             return Next::Unknown(error);
         }
     }
-    if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
+    if choices.is_empty() { Next::Follow(branch) } else { Next::Judge { choices, otherwise: branch } }
 }
 
 /// Variables at the entry of a state: the earlier variables, the number of the visit, and the item.

@@ -200,7 +200,7 @@ fn input_missing_from_output_is_hidden() {
     };
     let ask = |typed: &str, printed: &str| texts(&["ana$ ", "ask\r", "ask\r\nKey: ", typed, printed])[1].clone();
     assert_eq!(ask("blue\r", "blue\r\n"), "blue\n");
-    for (typed, printed, why) in [
+    for (typed, printed, description) in [
         ("hunter2\r", "\r\n", "no echo"),
         ("hunter2\r", "*******\r\n", "masked"),
         ("hunter2\r", "hun\r\n", "a part"),
@@ -211,7 +211,7 @@ fn input_missing_from_output_is_hidden() {
         ("\x1b[104u\x1b[117u\r", "\r\n", "characters as sequences"),
         ("\x1b[200~hunter2\x1b[201~\r", "\r\n", "pasted"),
     ] {
-        assert_eq!(ask(typed, printed), "?", "{why}");
+        assert_eq!(ask(typed, printed), "?", "{description}");
     }
     let at_prompt = |typed: &str, printed: &str| texts(&["ana$ ", typed, printed])[0].clone();
     assert_eq!(at_prompt("cd /ho\tan\t\r", "cd /home/ana/\r\nana$ "), "cd /home/ana/\n");

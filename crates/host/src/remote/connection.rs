@@ -62,12 +62,12 @@ pub(crate) struct Interruption {
     /// Number of failed attempts since the loss, which is treated as the first.
     pub(crate) failures: u64,
     /// Reason for the loss, or for the last failed attempt.
-    pub(crate) why: ConnectFailure,
+    pub(crate) reason: ConnectFailure,
 }
 
 impl Interruption {
-    fn now(why: ConnectFailure) -> Self {
-        Self { since: SystemTime::now(), began: Instant::now(), failures: 1, why }
+    fn now(reason: ConnectFailure) -> Self {
+        Self { since: SystemTime::now(), began: Instant::now(), failures: 1, reason }
     }
 }
 
@@ -342,7 +342,7 @@ impl RemoteHost {
                     other => {
                         if let Some(interruption) = other.interruption()
                             && interruption.failures > earlier_failures
-                            && (until == Awaited::FirstFailure || !interruption.why.is_temporary())
+                            && (until == Awaited::FirstFailure || !interruption.reason.is_temporary())
                         {
                             return Err(self.not_connected_error(interruption));
                         }
@@ -366,7 +366,7 @@ impl RemoteHost {
         loop {
             let began = match &*follow.borrow_and_update() {
                 Connection::Up { interrupted: None, .. } => None,
-                Connection::Up { interrupted: Some(interruption), .. } if !interruption.why.is_temporary() => {
+                Connection::Up { interrupted: Some(interruption), .. } if !interruption.reason.is_temporary() => {
                     return Some(self.not_connected_error(interruption));
                 }
                 Connection::Up { interrupted: Some(interruption), .. } => Some(interruption.began),
@@ -412,7 +412,7 @@ impl RemoteHost {
             Connection::Connecting | Connection::Up { .. } => AskError::NotConnected {
                 host: self.shared.route.config.name.clone(),
                 since: None,
-                why: "it is reconnecting".to_owned(),
+                reason: "it is reconnecting".to_owned(),
             },
         }
     }
@@ -440,7 +440,7 @@ impl RemoteHost {
         AskError::NotConnected {
             host: self.shared.route.config.name.clone(),
             since: Some(interruption.since),
-            why: interruption.why.to_string(),
+            reason: interruption.reason.to_string(),
         }
     }
 
@@ -731,15 +731,15 @@ impl Supervisor {
 
 /// Returns the reason why there is no connection.
 fn last_failure(connection: &watch::Sender<Connection>) -> Option<ConnectFailure> {
-    connection.borrow().interruption().map(|interruption| interruption.why.clone())
+    connection.borrow().interruption().map(|interruption| interruption.reason.clone())
 }
 
 /// Records a loss or a failed attempt with its reason. Keeps the start time of the loss.
-fn interrupt(connection: &watch::Sender<Connection>, why: ConnectFailure, has_session: bool) {
+fn interrupt(connection: &watch::Sender<Connection>, reason: ConnectFailure, has_session: bool) {
     connection.send_modify(|connection| {
         let interruption = match connection.interruption().cloned() {
-            Some(before) => Interruption { why, failures: before.failures + 1, ..before },
-            None => Interruption::now(why),
+            Some(before) => Interruption { reason, failures: before.failures + 1, ..before },
+            None => Interruption::now(reason),
         };
         match connection {
             Connection::Up { interrupted, host } if has_session && !host.is_lost() => *interrupted = Some(interruption),

@@ -202,9 +202,9 @@ impl Machine {
         loop {
             let remaining = timeout.saturating_sub(began.elapsed());
             match self.connect(remaining, Awaited::Connection).await {
-                Err(RemoteError::Failed { why, .. })
-                    if why.is_temporary()
-                        && !(matches!(why, ConnectFailure::UnknownHost { .. })
+                Err(RemoteError::Failed { reason, .. })
+                    if reason.is_temporary()
+                        && !(matches!(reason, ConnectFailure::UnknownHost { .. })
                             && self.contact.lock().version.is_none())
                         && timeout > CLIENT_CONNECT_TIMEOUT
                         && pause < timeout.saturating_sub(began.elapsed()) =>
@@ -239,19 +239,20 @@ impl Machine {
     /// Returns the error for a connection that was not established in time.
     fn not_connected_error(&self, timeout: Duration) -> RemoteError {
         let host = self.config().name.clone();
-        let why = match self.route.questions.is_open(&host) {
+        let reason = match self.route.questions.is_open(&host) {
             true => ConnectFailure::Unanswered { host: host.clone() },
             false => match self.contact.lock().failure.clone() {
-                Some((_, why)) => why,
+                Some((_, reason)) => reason,
                 None => {
                     let seconds = timeout.as_secs();
                     let ssh = &self.config().ssh;
-                    let why = format!("'{ssh}' has not answered within {seconds} s; the attempt to connect continues");
-                    ConnectFailure::Connection(why)
+                    let reason =
+                        format!("'{ssh}' has not answered within {seconds} s; the attempt to connect continues");
+                    ConnectFailure::Connection(reason)
                 }
             },
         };
-        RemoteError::Failed { host, why }
+        RemoteError::Failed { host, reason }
     }
 
     async fn connect_alone(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
@@ -277,11 +278,13 @@ impl Machine {
     }
 
     fn connect_error(&self, host: &RemoteHost, error: &AskError) -> RemoteError {
-        let why = match host.connection() {
-            Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. } => interruption.why,
+        let reason = match host.connection() {
+            Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. } => {
+                interruption.reason
+            }
             _ => ConnectFailure::Connection(error.to_string()),
         };
-        RemoteError::Failed { host: self.config().name.clone(), why }
+        RemoteError::Failed { host: self.config().name.clone(), reason }
     }
 
     /// Requests the host for new terminals. The relay starts one if none is running.
@@ -289,11 +292,11 @@ impl Machine {
         self.contact.lock().is_connecting = true;
         self.changed.send_modify(|changed| *changed += 1);
         let dialed = self.route.dial(&RelayRequest::OpenCurrent).await;
-        let to_error = |why: ConnectFailure| RemoteError::Failed { host: self.config().name.clone(), why };
+        let to_error = |reason: ConnectFailure| RemoteError::Failed { host: self.config().name.clone(), reason };
         {
             let mut contact = self.contact.lock();
             contact.is_connecting = false;
-            contact.failure = dialed.as_ref().err().map(|why| (SystemTime::now(), why.clone()));
+            contact.failure = dialed.as_ref().err().map(|reason| (SystemTime::now(), reason.clone()));
         }
         self.changed.send_modify(|changed| *changed += 1);
         let reached = match dialed {
@@ -301,7 +304,7 @@ impl Machine {
             Ok(Dialed::Gone) => {
                 return Err(to_error(ConnectFailure::Host("the relay found no terminal host".to_owned())));
             }
-            Err(why) => return Err(to_error(why)),
+            Err(reason) => return Err(to_error(reason)),
         };
         self.contact.lock().version = Some(reached.version.clone());
         let known = self.hosts().into_iter().find(|host| host.socket() == reached.socket);
@@ -336,11 +339,11 @@ impl Machine {
         let connections: Vec<Connection> = self.hosts().iter().map(RemoteHost::connection).collect();
         let interruption = connections.iter().find_map(|connection| match connection {
             Connection::Up { interrupted: Some(interruption), .. } | Connection::Down(interruption) => {
-                Some(RemoteHostState::Lost { since: interruption.since, why: interruption.why.clone() })
+                Some(RemoteHostState::Lost { since: interruption.since, reason: interruption.reason.clone() })
             }
             _ => None,
         });
-        let failure = contact.failure.clone().map(|(since, why)| RemoteHostState::Lost { since, why });
+        let failure = contact.failure.clone().map(|(since, reason)| RemoteHostState::Lost { since, reason });
         let is_up = connections.iter().any(|connection| matches!(connection, Connection::Up { interrupted: None, .. }));
         let is_connecting =
             contact.is_connecting || connections.iter().any(|connection| matches!(connection, Connection::Connecting));

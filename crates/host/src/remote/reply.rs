@@ -480,7 +480,7 @@ impl Reply for NotedState {
                 Self::Shell { traps: traps.into_iter().map(label).collect() }
             }
             Self::Program { program } => Self::Program { program: program.map(label) },
-            Self::Unknown { why } => Self::Unknown { why: label(why) },
+            Self::Unknown { reason } => Self::Unknown { reason: label(reason) },
         })
     }
 }

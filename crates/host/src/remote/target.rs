@@ -384,11 +384,11 @@ mod tests {
         let ssh = directory.path().join("ssh");
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         tokio::time::pause();
-        for (script, why) in [("exec sleep 1000", "did not answer within 5 s")] {
+        for (script, expected) in [("exec sleep 1000", "did not answer within 5 s")] {
             std::fs::write(&ssh, format!("#!/bin/sh\n{script}\n")).unwrap();
             std::fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             let error = HostTarget::query(&host, &ssh.clone().into(), std::iter::empty()).await.unwrap_err();
-            assert!(error.is_temporary() && error.to_string().contains(why), "{error}");
+            assert!(error.is_temporary() && error.to_string().contains(expected), "{error}");
         }
     }
 }

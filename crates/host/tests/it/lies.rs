@@ -1145,8 +1145,10 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
     // A session waits two minutes for its next connection.
     let before_it_ends = Duration::from_secs(60);
     let checked = tokio::time::timeout(before_it_ends, scene.hosts.check_remote("box", Duration::from_secs(600))).await;
-    let Err(RemoteError::Failed { why: ConnectFailure::Host(why), .. }) = checked.unwrap() else { panic!("a failure") };
-    assert_eq!(why, "the host key has changed");
+    let Err(RemoteError::Failed { reason: ConnectFailure::Host(reason), .. }) = checked.unwrap() else {
+        panic!("a failure")
+    };
+    assert_eq!(reason, "the host key has changed");
     let waited = tokio::time::timeout(before_it_ends, wait).await.unwrap().unwrap().map_err(ask_error);
     assert!(matches!(waited, Err(AskError::NotConnected { .. })), "{waited:?}");
     // An earlier problem does not count once resolved; the first check notices that.
@@ -1264,8 +1266,8 @@ async fn lying_link_is_refused_and_affects_no_other_host() {
         let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), timeout, PlacePolicy::AtOnce);
         let result = tokio::time::timeout(Duration::from_secs(60), opening).await;
         let result = result.unwrap_or_else(|_| panic!("{name}: not reported at once"));
-        let Err(HostsError::Remote(RemoteError::Failed { why, .. })) = result else { panic!("{name}: {result:?}") };
-        assert_eq!(may_pass, !matches!(why, ConnectFailure::Protocol(_)), "{name}: {why}");
+        let Err(HostsError::Remote(RemoteError::Failed { reason, .. })) = result else { panic!("{name}: {result:?}") };
+        assert_eq!(may_pass, !matches!(reason, ConnectFailure::Protocol(_)), "{name}: {reason}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
         assert!(scene.liar.connection_count() <= 1, "{name}");
@@ -1284,7 +1286,7 @@ async fn greeting_of_an_unsupported_host_is_reported() {
         })
     };
     let scene = Scene::new(hello("/wire", json!(99))).await;
-    let Err(RemoteError::Failed { why: ConnectFailure::TooOld { message, .. }, .. }) = scene.check().await else {
+    let Err(RemoteError::Failed { reason: ConnectFailure::TooOld { message, .. }, .. }) = scene.check().await else {
         panic!("a host of another protocol");
     };
     assert_eq!(message, "version 9.9.9, protocol 99 instead of 1");

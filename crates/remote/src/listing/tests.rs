@@ -138,8 +138,8 @@ fn all_forms_of_a_tool_result_are_read() {
         (json!({ "structuredContent": {} }), "the result of the tool has no list"),
         (json!({ "content": text("no rights".to_owned()), "isError": true }), "the tool failed: no rights"),
     ];
-    for (result, why) in invalid {
-        assert_eq!(Page::read_tool_result(result.clone()).unwrap_err().to_string(), why, "{result}");
+    for (result, expected) in invalid {
+        assert_eq!(Page::read_tool_result(result.clone()).unwrap_err().to_string(), expected, "{result}");
     }
 }
 

@@ -187,7 +187,7 @@ impl Engine {
             pins: caller.pins.as_ref().and_then(|pins| pins.signature_with(&started.nodes)),
             hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
-            again: None,
+            rerun: None,
             source,
             engine,
         };

@@ -268,7 +268,7 @@ async fn begin_machine(
     };
     prepare(&definition, caller, &mut start)?;
     let source = DefinitionSource::Saved { directory: saved.directory, name: saved.name };
-    let launch = MachineLaunch { definition, source, start, key: None, engine, again: None };
+    let launch = MachineLaunch { definition, source, start, key: None, engine, rerun: None };
     Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct MachineLaunch {
     /// Engine that decides the run.
     pub(crate) engine: EngineKind,
     /// Earlier run that this run repeats, with the part that it takes over.
-    pub(crate) again: Option<Rerun>,
+    pub(crate) rerun: Option<Rerun>,
 }
 
 /// Earlier run that a new run repeats.
@@ -117,8 +117,8 @@ impl Engine {
         launch: MachineLaunch,
         run_arguments: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
-        let MachineLaunch { definition, source, mut start, key, engine, again } = launch;
-        let (again, part) = again.map(|Rerun { header, part }| (header, part)).unzip();
+        let MachineLaunch { definition, source, mut start, key, engine, rerun } = launch;
+        let (rerun_info, part) = rerun.map(|Rerun { header, part }| (header, part)).unzip();
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
@@ -156,7 +156,7 @@ impl Engine {
             pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
             hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
-            again,
+            rerun: rerun_info,
             source,
             engine,
         };

@@ -79,7 +79,7 @@ impl Engine {
             pins: None,
             hosts: Vec::new(),
             request,
-            again: None,
+            rerun: None,
             source,
             engine,
         };

@@ -163,8 +163,8 @@ impl Runs {
             from_state: request.from_state,
             taken_over_events: part.as_ref().map(|part| part.event_count() as u64),
         };
-        let again = Some(Rerun { header, part });
-        let launch = MachineLaunch { definition, source, start, key, engine, again };
+        let rerun = Some(Rerun { header, part });
+        let launch = MachineLaunch { definition, source, start, key, engine, rerun };
         Ok(self.launch_machine(caller, launch, None).await?)
     }
 

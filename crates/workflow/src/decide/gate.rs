@@ -114,7 +114,7 @@ impl DecisionBuilder<'_> {
             }
         };
         let chosen = choices.iter().find(|possible| possible.description == choice);
-        let way = match chosen {
+        let branch = match chosen {
             Some(chosen) => {
                 Branch::Go { to: chosen.next_state.clone(), because: format!("{} judged: {choice}", by.name) }
             }
@@ -125,7 +125,7 @@ impl DecisionBuilder<'_> {
         let variables = Answered { before: history.variables(), answer: choice.as_str().into() };
         self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
         self.arm_deadline();
-        self.follow(&gate.step.place, way, &variables, history.terminals())
+        self.follow(&gate.step.place, branch, &variables, history.terminals())
     }
 }
 

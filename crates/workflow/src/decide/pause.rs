@@ -33,8 +33,8 @@ impl DecisionBuilder<'_> {
         let history = self.history;
         match history.deferred().cloned() {
             None => self.decision,
-            Some(Continuation::Leave { from, way }) => {
-                self.follow(&from, way, history.variables(), history.terminals())
+            Some(Continuation::Leave { from, branch }) => {
+                self.follow(&from, branch, history.variables(), history.terminals())
             }
             Some(Continuation::Judge { step, choices, otherwise, context }) => {
                 self.open_gate(step, choices, otherwise, context)

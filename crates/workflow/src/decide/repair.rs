@@ -86,8 +86,8 @@ impl DecisionBuilder<'_> {
         let Some(chosen) = proposal.choices.iter().find(|possible| possible.description == choice) else {
             return self.decision;
         };
-        let way = Branch::Go { to: chosen.next_state.clone(), because };
+        let branch = Branch::Go { to: chosen.next_state.clone(), because };
         self.arm_deadline();
-        self.follow(state, way, history.variables(), history.terminals())
+        self.follow(state, branch, history.variables(), history.terminals())
     }
 }

@@ -40,7 +40,8 @@ pub enum Continuation {
         /// The state.
         from: String,
         /// The branch that the run takes.
-        way: Branch,
+        #[serde(rename = "way")]
+        branch: Branch,
     },
     /// Open a gate that decides the next state.
     Judge {

@@ -252,8 +252,8 @@ impl<'a> Comparison<'a> {
                     Some(alternatives) => {
                         let then = self.next_typed_text(state);
                         for alternative in alternatives {
-                            let (why, sources) = (legible(&alternative.reason()), self.sources(&alternative.text));
-                            self.report(&path, format!("'{state}' waits for something else: {why}{sources}{then}"));
+                            let (reason, sources) = (legible(&alternative.reason()), self.sources(&alternative.text));
+                            self.report(&path, format!("'{state}' waits for something else: {reason}{sources}{then}"));
                         }
                     }
                     None => {

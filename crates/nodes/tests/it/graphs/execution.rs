@@ -22,8 +22,8 @@ pub(crate) fn done(output: impl Into<Value>) -> StepOutcome {
     StepOutcome::Finished { result: Box::new(NodeResult::succeeded(&any_node(), Value::Null, output)) }
 }
 
-pub(crate) fn failed(why: &str) -> StepOutcome {
-    StepOutcome::Finished { result: Box::new(NodeResult::failed(&any_node(), Value::Null, ErrorType::ExitCode, why)) }
+pub(crate) fn failed(error: &str) -> StepOutcome {
+    StepOutcome::Finished { result: Box::new(NodeResult::failed(&any_node(), Value::Null, ErrorType::ExitCode, error)) }
 }
 
 /// A graph in progress.

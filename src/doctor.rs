@@ -36,7 +36,8 @@ pub(crate) struct Check {
     /// Section of the report.
     pub(crate) section: &'static str,
     /// Subject of the finding.
-    pub(crate) about: String,
+    #[serde(rename = "about")]
+    pub(crate) subject: String,
     /// State of the subject.
     pub(crate) state: State,
     /// Description of the state.
@@ -58,24 +59,30 @@ impl Checks {
         Self { section, checks: Vec::new() }
     }
 
-    fn add(&mut self, about: &str, state: State, message: impl Into<String>, fix: Option<String>) {
-        self.checks.push(Check { section: self.section, about: about.to_owned(), state, message: message.into(), fix });
+    fn add(&mut self, subject: &str, state: State, message: impl Into<String>, fix: Option<String>) {
+        self.checks.push(Check {
+            section: self.section,
+            subject: subject.to_owned(),
+            state,
+            message: message.into(),
+            fix,
+        });
     }
 
-    fn add_good(&mut self, about: &str, message: impl Into<String>) {
-        self.add(about, State::Ok, message, None);
+    fn add_good(&mut self, subject: &str, message: impl Into<String>) {
+        self.add(subject, State::Ok, message, None);
     }
 
-    fn add_absent(&mut self, about: &str, message: impl Into<String>) {
-        self.add(about, State::Absent, message, None);
+    fn add_absent(&mut self, subject: &str, message: impl Into<String>) {
+        self.add(subject, State::Absent, message, None);
     }
 
-    fn add_warning(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, State::Warning, message, Some(fix.into()));
+    fn add_warning(&mut self, subject: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(subject, State::Warning, message, Some(fix.into()));
     }
 
-    fn add_problem(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, State::Problem, message, Some(fix.into()));
+    fn add_problem(&mut self, subject: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(subject, State::Problem, message, Some(fix.into()));
     }
 }
 
@@ -111,12 +118,12 @@ async fn check_server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Check
     let mut checks = Checks::for_section("The MCP server");
     let state = daemon_paths.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
-    for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
+    for (subject, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
         let command = probe::Command { program: &own_entry.program, arguments: &arguments, environment: &[] };
         match probe::probe_server(command, era).await {
-            Ok(server) => check_answer(&mut checks, about, &server),
+            Ok(server) => check_answer(&mut checks, subject, &server),
             Err(reason) => checks.add_problem(
-                about,
+                subject,
                 reason,
                 "see its log with: steplatch -v mcp, and check the daemon with: steplatch daemon status",
             ),
@@ -128,7 +135,7 @@ async fn check_server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Check
 /// Maximum time for a server to exit after its client has disconnected. A longer time causes a warning.
 const MAX_END_TIME: std::time::Duration = std::time::Duration::from_millis(1_000);
 
-fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
+fn check_answer(checks: &mut Checks, subject: &str, server: &probe::ServerFacts) {
     let message = format!(
         "{} tools, speaks {}; answered after {}, listed in {}, ended in {}",
         server.tools,
@@ -139,12 +146,12 @@ fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
     );
     if server.ended > MAX_END_TIME {
         checks.add_warning(
-            about,
+            subject,
             message,
             "the server should exit as soon as its client disconnects; check the load of this computer",
         );
     } else {
-        checks.add_good(about, message);
+        checks.add_good(subject, message);
     }
 }
 
@@ -163,14 +170,18 @@ async fn check_clients(user_paths: &UserPaths, own_entry: &OwnEntry, selected_cl
             else {
                 continue;
             };
-            let about =
+            let subject =
                 if scope == Scope::User { client.label.to_owned() } else { format!("{} (project)", client.label) };
             let setup = setup_command(client, scope);
             let text = match file::read(&path) {
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
-                    checks.add_problem(&about, format!("{}: {error}", user_paths.display_path(&path)), "fix the file");
+                    checks.add_problem(
+                        &subject,
+                        format!("{}: {error}", user_paths.display_path(&path)),
+                        "fix the file",
+                    );
                     has_entry = true;
                     continue;
                 }
@@ -180,19 +191,19 @@ async fn check_clients(user_paths: &UserPaths, own_entry: &OwnEntry, selected_cl
                 && let Ok(Some(found)) = edit::find_entry(client.format, &settings)
             {
                 has_entry = true;
-                let about = format!("{} (this project)", client.label);
-                check_entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
+                let subject = format!("{} (this project)", client.label);
+                check_entry(&mut checks, &subject, &found, own_entry, user_paths, &setup).await;
             }
             match edit::find_entry(client.format, &text) {
                 Ok(None) => {}
                 Ok(Some(found)) => {
                     has_entry = true;
-                    check_entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
+                    check_entry(&mut checks, &subject, &found, own_entry, user_paths, &setup).await;
                 }
                 Err(error) => {
                     has_entry = true;
                     let message = format!("{} cannot be read: {error}", user_paths.display_path(&path));
-                    checks.add_problem(&about, message, "fix the file; the client cannot read it either");
+                    checks.add_problem(&subject, message, "fix the file; the client cannot read it either");
                 }
             }
         }
@@ -223,7 +234,7 @@ fn setup_command(client: &Client, scope: Scope) -> String {
 /// Starts the server of one entry, or connects to it, and adds the finding.
 async fn check_entry(
     checks: &mut Checks,
-    about: &str,
+    subject: &str,
     found: &FoundEntry,
     own_entry: &OwnEntry,
     user_paths: &UserPaths,
@@ -233,36 +244,40 @@ async fn check_entry(
     let Some(command) = &found.command else {
         match &found.url {
             Some(url) => match reach::check_address(url).await {
-                Ok(()) => checks.add_good(about, format!("connects to {url}, which accepts connections")),
+                Ok(()) => checks.add_good(subject, format!("connects to {url}, which accepts connections")),
                 Err(reason) => checks.add_problem(
-                    about,
+                    subject,
                     format!("connects to {url}, and {reason}"),
                     format!("start it with: steplatch serve, or remove the entry and run: {setup}"),
                 ),
             },
-            None => checks.add_problem(about, "has an entry that starts nothing", format!("fix it with: {setup}")),
+            None => checks.add_problem(subject, "has an entry that starts nothing", format!("fix it with: {setup}")),
         }
         return;
     };
     let Some(program) = user_paths.find(command) else {
         let message = format!("starts '{description}': program not found");
-        return checks.add_problem(about, message, format!("fix it with: {setup}"));
+        return checks.add_problem(subject, message, format!("fix it with: {setup}"));
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
     match probe::probe_server(command, probe::Era::Handshake).await {
         Err(reason) => {
-            checks.add_problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"));
+            checks.add_problem(
+                subject,
+                format!("starts '{description}', and {reason}"),
+                format!("fix it with: {setup}"),
+            );
         }
         Ok(server) if server.name != NAME => {
             let message = format!("starts '{description}', which is another server: {}", print::visible(&server.name));
-            checks.add_problem(about, message, format!("fix it with: {setup}"));
+            checks.add_problem(subject, message, format!("fix it with: {setup}"));
         }
         Ok(server) if server.version != env!("CARGO_PKG_VERSION") || !is_this_program(&program, own_entry) => {
             let message = format!("starts another steplatch ({}): '{description}'", print::visible(&server.version));
-            checks.add_warning(about, message, format!("to start this one: {setup}"));
+            checks.add_warning(subject, message, format!("to start this one: {setup}"));
         }
-        Ok(server) => checks.add_good(about, format!("starts '{description}': {} tools", server.tools)),
+        Ok(server) => checks.add_good(subject, format!("starts '{description}': {} tools", server.tools)),
     }
 }
 

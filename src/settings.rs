@@ -468,14 +468,14 @@ impl Settings {
         let days = self.number("runs.days");
         let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
         let max_runs = usize::try_from(self.number("runs.max")).unwrap_or(usize::MAX);
-        steplatch_daemon::RetentionPolicy { most: max_runs, time, disk: Some(self.number("runs.disk_mb") << 20) }
+        steplatch_daemon::RetentionPolicy { max_runs, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
     /// Returns the options of terminals.
     pub(crate) fn terminals(&self) -> steplatch_terminal::Options {
         let size = |name| usize::try_from(self.number(name)).expect("the bounds of a setting fit usize");
         steplatch_terminal::Options {
-            most: size("terminals.max"),
+            max_terminals: size("terminals.max"),
             grace: Duration::from_secs(self.number("terminals.grace_seconds")),
             idle: Some(self.number("terminals.idle_seconds")).filter(|idle| *idle > 0).map(Duration::from_secs),
             history_budget: size("terminals.history_memory_mb") << 20,

@@ -7,14 +7,14 @@ use crate::print::{QUIET, STRONG, padded};
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: &'static str,
-    about: &'static str,
+    summary: &'static str,
     text: &'static str,
 }
 
 pub(crate) const TOPICS: [Topic; 7] = [
     Topic {
         name: "nodes",
-        about: "what @ calls",
+        summary: "what @ calls",
         text: "\
 A node takes an input and returns a result: a command, an HTTP request,
 a tool of another server, a model. The project declares it in steplatch.toml:
@@ -32,7 +32,7 @@ Each result has a number. ::0 is the output of the first one: see /help referenc
     },
     Topic {
         name: "graphs",
-        about: "what # runs",
+        summary: "what # runs",
         text: "\
 A graph is nodes in the order of their dependencies; those that need nothing of each other run at once.
 
@@ -44,7 +44,7 @@ The output is followed by the outcome of each step.",
     },
     Topic {
         name: "workflows",
-        about: "what % runs, and what runs are",
+        summary: "what % runs, and what runs are",
         text: "\
 A workflow is a procedure: a state machine in JSON or a function in Python syntax.
 
@@ -58,7 +58,7 @@ The steps of a run are shown live. A run belongs to no terminal: it continues wh
     },
     Topic {
         name: "references",
-        about: "what :: puts into a line",
+        summary: "what :: puts into a line",
         text: "\
 Earlier results stand in for text, anywhere in a line:
 
@@ -74,7 +74,7 @@ As plain text it is written \\::0; inside words, as in std::fmt, it is plain tex
     },
     Topic {
         name: "gates",
-        about: "questions that runs wait for",
+        summary: "questions that runs wait for",
         text: "\
 A run may ask a person before it continues. Its question comes first:
 
@@ -88,7 +88,7 @@ Meanwhile anything else can be called.",
     },
     Topic {
         name: "background",
-        about: "work that takes longer",
+        summary: "work that takes longer",
         text: "\
 What takes longer than two seconds goes to the background by itself and reports above the line that you type.
 
@@ -100,7 +100,7 @@ What takes longer than two seconds goes to the background by itself and reports 
     },
     Topic {
         name: "keys",
-        about: "editing, completion, history",
+        summary: "editing, completion, history",
         text: "\
     Tab                   completes names, commands, references and runs
     Up, Ctrl-R            earlier lines; a line that begins with a space is not stored
@@ -122,12 +122,12 @@ pub(crate) fn about(topic: &str) -> Result<Vec<String>, String> {
     }
     if let Some(found) = TOPICS.iter().find(|known| known.name == topic || known.name.strip_suffix('s') == Some(&topic))
     {
-        let mut lines = vec![format!("{STRONG}{}{STRONG:#}: {}", found.name, found.about), String::new()];
+        let mut lines = vec![format!("{STRONG}{}{STRONG:#}: {}", found.name, found.summary), String::new()];
         lines.extend(found.text.lines().map(str::to_owned));
         return Ok(lines);
     }
     if let Some(row) = ORDERS.iter().find(|row| row.names.contains(&topic.as_str())) {
-        return Ok(vec![format!("{STRONG}/{}{STRONG:#} {}: {}", row.names[0], row.arguments, row.about)]);
+        return Ok(vec![format!("{STRONG}/{}{STRONG:#} {}: {}", row.names[0], row.arguments, row.summary)]);
     }
     let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
     Err(format!("there is no help about '{}'; the topics are {}", crate::print::visible(&topic), names.join(", ")))
@@ -146,7 +146,7 @@ fn overview() -> Vec<String> {
     lines.push(String::new());
     for row in &ORDERS {
         let usage = padded(&format!("/{} {}", row.names[0], row.arguments), 22);
-        lines.push(format!("  {usage}  {QUIET}{}{QUIET:#}", row.about));
+        lines.push(format!("  {usage}  {QUIET}{}{QUIET:#}", row.summary));
     }
     lines.push(String::new());
     let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn every_topic_and_command_has_help() {
         for topic in &TOPICS {
-            assert!(about(topic.name).unwrap()[0].contains(topic.about), "{}", topic.name);
+            assert!(about(topic.name).unwrap()[0].contains(topic.summary), "{}", topic.name);
             assert!(topic.text.lines().all(|line| line.chars().count() <= 110), "{} is wide", topic.name);
         }
         for row in &ORDERS {

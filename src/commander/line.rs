@@ -149,9 +149,10 @@ mod tests {
 
     #[test]
     fn line_without_a_target_explains_calls() {
-        for (line, said) in [("@ greet", "name of a node"), ("#", "name of a graph"), ("% x", "/workflows lists them")]
+        for (line, expected) in
+            [("@ greet", "name of a node"), ("#", "name of a graph"), ("% x", "/workflows lists them")]
         {
-            assert!(read(line).unwrap_err().contains(said), "{line:?}");
+            assert!(read(line).unwrap_err().contains(expected), "{line:?}");
         }
     }
 

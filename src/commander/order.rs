@@ -31,11 +31,11 @@ pub(crate) struct Row {
     pub(crate) names: &'static [&'static str],
     /// Arguments, as the help shows them.
     pub(crate) arguments: &'static str,
-    pub(crate) about: &'static str,
+    pub(crate) summary: &'static str,
 }
 
-const fn row(order: Order, names: &'static [&'static str], arguments: &'static str, about: &'static str) -> Row {
-    Row { order, names, arguments, about }
+const fn row(order: Order, names: &'static [&'static str], arguments: &'static str, summary: &'static str) -> Row {
+    Row { order, names, arguments, summary }
 }
 
 pub(crate) const ORDERS: [Row; 16] = [

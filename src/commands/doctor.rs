@@ -62,7 +62,7 @@ fn print_section(section: &[Check]) -> Result<(), Failure> {
             State::Problem => format!("{BAD}✗{BAD:#}"),
         };
         let message = print::hanging(&check.message, SUBJECT_COLUMNS + 6);
-        print::line(format!("  {symbol} {}  {message}", print::padded(&check.about, SUBJECT_COLUMNS)))?;
+        print::line(format!("  {symbol} {}  {message}", print::padded(&check.subject, SUBJECT_COLUMNS)))?;
         if let Some(fix) = &check.fix {
             // Not wrapped, because people copy commands from it.
             print::line(format!("{}{QUIET}→{QUIET:#} {}", " ".repeat(SUBJECT_COLUMNS + 6), print::visible(fix)))?;

@@ -39,7 +39,7 @@ impl Remote {
                 (Origin::File(path), true) => Origin::File(path.clone()),
                 (_, true) => Origin::Environment(key.variable),
             },
-            description: key.about,
+            description: key.description,
         })
     }
 }

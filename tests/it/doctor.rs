@@ -65,9 +65,9 @@ impl Installation {
 }
 
 /// Returns the state and the text of a check.
-fn find_check<'a>(checks: &'a [Value], about: &str) -> (&'a str, &'a str) {
-    let check = checks.iter().find(|check| check["about"] == about);
-    let check = check.unwrap_or_else(|| panic!("no check of {about} in {checks:?}"));
+fn find_check<'a>(checks: &'a [Value], subject: &str) -> (&'a str, &'a str) {
+    let check = checks.iter().find(|check| check["about"] == subject);
+    let check = check.unwrap_or_else(|| panic!("no check of {subject} in {checks:?}"));
     let needs_fix = matches!(check["state"].as_str(), Some("warning" | "problem"));
     assert_eq!(check["fix"].is_string(), needs_fix, "only a problem has a fix: {check}");
     (check["state"].as_str().unwrap(), check["said"].as_str().unwrap())
@@ -88,8 +88,8 @@ fn healthy_installation_has_no_findings() {
     let (code, checks) = installation.run_doctor(&[]);
     assert_eq!(code, 0, "{checks:?}");
     let settings = ["program", "state", "runtime", "socket", "disk", "settings", "handshake", "stateless"];
-    for about in settings.into_iter().chain(["Codex", "Claude Code (this project)"]) {
-        assert_eq!(find_check(&checks, about).0, "ok", "{about}: {checks:?}");
+    for subject in settings.into_iter().chain(["Codex", "Claude Code (this project)"]) {
+        assert_eq!(find_check(&checks, subject).0, "ok", "{subject}: {checks:?}");
     }
     let (state, output) = find_check(&checks, "VS Code (project)");
     assert!(state == "ok" && output.starts_with("starts 'steplatch mcp': "), "{output}");
@@ -118,7 +118,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
     installation.write_entry("project/.cursor/mcp.json", &json!({"command": failing, "args": ["mcp"]}));
     let (code, checks) = installation.run_doctor(&[]);
     assert_eq!(code, 1);
-    for (about, state, part) in [
+    for (subject, state, part) in [
         ("Cursor", "problem", "starts '/no/such/steplatch mcp': program not found"),
         ("Gemini CLI", "problem", "it prints text that is not MCP: 'hello there'"),
         ("Claude Code", "problem", "~/.claude.json cannot be read: line 2, column "),
@@ -127,8 +127,8 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
         ("Codex", "warning", "has no entry for steplatch"),
         ("handshake", "ok", ""),
     ] {
-        let (actual, output) = find_check(&checks, about);
-        assert!(actual == state && output.contains(part), "{about}: {actual}: {output}");
+        let (actual, output) = find_check(&checks, subject);
+        assert!(actual == state && output.contains(part), "{subject}: {actual}: {output}");
     }
     let (code, checks) = installation.run_doctor(&["--client", "codex"]);
     assert_eq!(code, 1, "a missing entry of a requested client is a problem");

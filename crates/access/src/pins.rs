@@ -117,28 +117,28 @@ pub enum HostDifference {
     #[error("it is no longer configured")]
     Removed,
     /// The host has another destination.
-    #[error("it was {before} and is now {now}")]
+    #[error("it was {before} and is now {current}")]
     Destination {
         /// The destination at the start.
         before: String,
         /// The destination now.
-        now: String,
+        current: String,
     },
     /// The destination was unknown at the start of the run.
-    #[error("its destination was unknown (ssh -G {ssh} did not answer) and is now {now}")]
+    #[error("its destination was unknown (ssh -G {ssh} did not answer) and is now {current}")]
     NotKnown {
         /// Destination for `ssh`.
         ssh: String,
         /// The destination now.
-        now: String,
+        current: String,
     },
     /// The host has other known keys.
-    #[error("its known keys were {} and are now {}", display_keys(.before), display_keys(.now))]
+    #[error("its known keys were {} and are now {}", display_keys(.before), display_keys(.current))]
     Keys {
         /// The fingerprints at the start.
         before: Vec<String>,
         /// The fingerprints now.
-        now: Vec<String>,
+        current: Vec<String>,
     },
     /// The configuration of `ssh` for the host has changed.
     #[error("the configuration of ssh for it was changed (ssh -G {ssh})")]
@@ -161,22 +161,22 @@ impl From<HostTarget> for HostPin {
 
 impl HostPin {
     /// Returns the difference from a host's current target. New keys are not a difference if no key was known.
-    fn difference(&self, now: &Self) -> Option<HostDifference> {
+    fn difference(&self, current: &Self) -> Option<HostDifference> {
         let destination = |pin: &Self| match (&pin.address, &pin.through) {
             (Some(address), Some(through)) => format!("{} ({address} through {through})", pin.ssh),
             (Some(address), None) => format!("{} ({address})", pin.ssh),
             (None, _) => pin.ssh.clone(),
         };
-        if self.ssh == now.ssh && self.address.is_none() && now.address.is_some() {
-            return Some(HostDifference::NotKnown { ssh: self.ssh.clone(), now: destination(now) });
+        if self.ssh == current.ssh && self.address.is_none() && current.address.is_some() {
+            return Some(HostDifference::NotKnown { ssh: self.ssh.clone(), current: destination(current) });
         }
-        if (&self.ssh, &self.address, &self.through) != (&now.ssh, &now.address, &now.through) {
-            return Some(HostDifference::Destination { before: destination(self), now: destination(now) });
+        if (&self.ssh, &self.address, &self.through) != (&current.ssh, &current.address, &current.through) {
+            return Some(HostDifference::Destination { before: destination(self), current: destination(current) });
         }
-        if !self.keys.is_empty() && self.keys != now.keys {
-            return Some(HostDifference::Keys { before: self.keys.clone(), now: now.keys.clone() });
+        if !self.keys.is_empty() && self.keys != current.keys {
+            return Some(HostDifference::Keys { before: self.keys.clone(), current: current.keys.clone() });
         }
-        (self.options != now.options).then(|| HostDifference::Options { ssh: self.ssh.clone() })
+        (self.options != current.options).then(|| HostDifference::Options { ssh: self.ssh.clone() })
     }
 
     /// Describes the host for people: its destination, keys, and unknown parts.
@@ -252,20 +252,24 @@ impl Pins {
     /// # Errors
     ///
     /// If it referred to another definition at the start of the run, or the run does not refer to it.
-    pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), PinError> {
-        if self.inner.contains(now) { Ok(()) } else { check(DefinitionKind::Workflow, &self.workflows, name, now) }
+    pub fn check_workflow(&self, name: &str, current: &Signature) -> Result<(), PinError> {
+        if self.inner.contains(current) {
+            Ok(())
+        } else {
+            check(DefinitionKind::Workflow, &self.workflows, name, current)
+        }
     }
 
-    /// Checks that a host still has the same target. `now` is `None` for a host without a configuration.
+    /// Checks that a host still has the same target. `current` is `None` for a host without a configuration.
     ///
     /// # Errors
     ///
     /// If it had another target at the start of the run, or the run does not refer to it.
-    pub fn check_host(&self, host: &str, now: Option<&HostPin>) -> Result<(), PinError> {
+    pub fn check_host(&self, host: &str, current: Option<&HostPin>) -> Result<(), PinError> {
         let Some(hosts) = &self.hosts else { return Ok(()) };
         let host = host.to_owned();
         let Some(Some(pinned)) = hosts.get(&host) else { return Err(PinError::HostUnknown { host }) };
-        let difference = now.map_or(Some(HostDifference::Removed), |now| pinned.difference(now));
+        let difference = current.map_or(Some(HostDifference::Removed), |current| pinned.difference(current));
         difference.map_or(Ok(()), |difference| Err(PinError::HostChanged { host, difference }))
     }
 
@@ -284,8 +288,8 @@ impl Pins {
     /// # Errors
     ///
     /// If it referred to another definition at the start of the run, or the run does not refer to it.
-    pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), PinError> {
-        check(DefinitionKind::Node, &self.nodes, id, now)
+    pub fn check_node(&self, id: &str, current: &Signature) -> Result<(), PinError> {
+        check(DefinitionKind::Node, &self.nodes, id, current)
     }
 }
 
@@ -293,11 +297,11 @@ fn check(
     kind: DefinitionKind,
     pinned: &BTreeMap<String, Option<Signature>>,
     name: &str,
-    now: &Signature,
+    current: &Signature,
 ) -> Result<(), PinError> {
     let name = name.to_owned();
     match pinned.get(&name) {
-        Some(Some(pinned)) if pinned == now => Ok(()),
+        Some(Some(pinned)) if pinned == current => Ok(()),
         Some(Some(_)) => Err(PinError::Changed { kind, name }),
         Some(None) => Err(PinError::Added { kind, name }),
         None => Err(PinError::NotReferred { kind, name }),
@@ -313,8 +317,8 @@ mod tests {
         let digest = Signature::of_text;
         let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
         let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
-        let error = |name: &str, now: &str| {
-            pins.check_workflow(name, &digest(now)).err().map(|error| error.to_string()).unwrap_or_default()
+        let error = |name: &str, current: &str| {
+            pins.check_workflow(name, &digest(current)).err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert_eq!(error("same", "1"), "");
         assert!(error("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
@@ -336,11 +340,11 @@ mod tests {
         let hosts = [("box", Some(&pinned)), ("new", Some(&fresh)), ("absent", None)];
         let hosts = hosts.map(|(name, pin)| (name.to_owned(), pin.cloned())).into();
         let pins = Pins { hosts: Some(hosts), ..Pins::default() };
-        let error = |name: &str, now: Option<&HostPin>| {
-            pins.check_host(name, now).err().map(|error| error.to_string()).unwrap_or_default()
+        let error = |name: &str, current: Option<&HostPin>| {
+            pins.check_host(name, current).err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert_eq!(error("box", Some(&pinned)), "");
-        for (now, part) in [
+        for (current, part) in [
             (
                 host("evil@elsewhere", "evil@elsewhere:22", &["ED25519 SHA256:a"], "user ana"),
                 "and is now evil@elsewhere",
@@ -351,7 +355,7 @@ mod tests {
             (host("box", "ana@build:22", &["ED25519 SHA256:a"], "proxycommand evil"), "configuration of ssh"),
             (HostPin { through: Some("evil".to_owned()), ..pinned.clone() }, "through evil"),
         ] {
-            let error = error("box", Some(&now));
+            let error = error("box", Some(&current));
             assert!(error.starts_with("Host 'box' has changed") && error.contains(part), "{error}");
         }
         assert!(error("box", None).contains("no longer configured"));

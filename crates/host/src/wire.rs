@@ -461,16 +461,18 @@ pub struct OpenedTerminal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenRefused {
     /// The maximum number of terminals is open.
-    #[error("{most} terminals are open, which is the limit")]
+    #[error("{max_terminals} terminals are open, which is the limit")]
     TooMany {
         /// The limit.
-        most: usize,
+        #[serde(rename = "most")]
+        max_terminals: usize,
     },
     /// The maximum number of terminals was open during the whole wait.
-    #[error("{most} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
+    #[error("{max_terminals} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
     NonePlaced {
         /// The limit.
-        most: usize,
+        #[serde(rename = "most")]
+        max_terminals: usize,
         /// Duration of the wait.
         waited: Duration,
     },
@@ -503,10 +505,10 @@ pub enum OpenRefused {
 impl From<OpenError> for OpenRefused {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::TooMany { most } => Self::TooMany { most },
+            OpenError::TooMany { max_terminals } => Self::TooMany { max_terminals },
             OpenError::NameTaken { name, by } => Self::NameTaken { name, by },
             error @ OpenError::NameLikeId { .. } => Self::Other(format!("{error}; choose another one")),
-            OpenError::NonePlaced { most, waited } => Self::NonePlaced { most, waited },
+            OpenError::NonePlaced { max_terminals, waited } => Self::NonePlaced { max_terminals, waited },
             OpenError::Program(SpawnError::NotFound(program)) => Self::NotFound(program),
             OpenError::Program(SpawnError::NoDirectory(directory)) => Self::NoDirectory(directory),
             OpenError::Program(SpawnError::System(error)) => {

@@ -98,7 +98,7 @@ pub struct FoundFunctions {
     /// The stamp of the file; `None` for anything but a regular file.
     pub stamp: Option<Stamp>,
     /// The stamp of its metadata.
-    pub about: Option<Stamp>,
+    pub metadata_stamp: Option<Stamp>,
 }
 
 impl FunctionMetadata {

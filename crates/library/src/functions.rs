@@ -31,7 +31,7 @@ impl Library {
             let stem = file.strip_suffix(FUNCTIONS_SUFFIX).unwrap_or(&file);
             let name = stem.parse();
             let metadata_stamp = directory::stamp(&self.directory().join(format!("{stem}{METADATA_SUFFIX}")));
-            FoundFunctions { name, stamp: found.stamp, about: metadata_stamp, file }
+            FoundFunctions { name, stamp: found.stamp, metadata_stamp, file }
         });
         Ok(files.collect())
     }

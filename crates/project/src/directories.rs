@@ -26,11 +26,11 @@ pub(crate) struct LibrarySearch {
 }
 
 /// The directories of a caller. The first receives new workflows; a name is looked up there first, then in the
-/// other.
+/// second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LibraryPaths {
     pub(super) first: PathBuf,
-    pub(super) other: Option<PathBuf>,
+    pub(super) second: Option<PathBuf>,
 }
 
 /// Access to a file system.
@@ -126,8 +126,8 @@ impl LibrarySearch {
         let own_library = self.own_library();
         let chosen = self.chosen_library.as_ref().map(|library| self.directory.join(library));
         let first = chosen.unwrap_or_else(|| self.project_library(own_library.as_deref(), file_system));
-        let other = own_library.filter(|own_library| *own_library != first);
-        LibraryPaths { first, other }
+        let second = own_library.filter(|own_library| *own_library != first);
+        LibraryPaths { first, second }
     }
 
     /// Returns the directory of the user's own workflows.
@@ -175,12 +175,12 @@ pub(crate) fn is_in_project(library: &Path) -> bool {
 impl LibraryPaths {
     /// Returns true if a file is in the second library, the user's own.
     pub(super) fn is_in_other(&self, file: Option<&Path>) -> bool {
-        self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
+        self.second.as_deref().is_some_and(|second| file.is_some_and(|file| file.parent() == Some(second)))
     }
 
     /// Returns the directories in the order of name lookups.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
-        [Some(&self.first), self.other.as_ref()].into_iter().flatten().map(PathBuf::as_path)
+        [Some(&self.first), self.second.as_ref()].into_iter().flatten().map(PathBuf::as_path)
     }
 }
 
@@ -324,8 +324,8 @@ mod tests {
         for (claim, directory, file_system, expected) in rows {
             let directories = at(directory).find_directories(file_system);
             assert_eq!(directories.first, Path::new(expected), "{claim}");
-            let other = (*expected != OWN).then(|| PathBuf::from(OWN));
-            assert_eq!(directories.other, other, "{claim}");
+            let second = (*expected != OWN).then(|| PathBuf::from(OWN));
+            assert_eq!(directories.second, second, "{claim}");
         }
     }
 
@@ -359,11 +359,11 @@ mod tests {
         for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
             let library_search = LibrarySearch { chosen_library: Some(named.into()), ..at("/home/me/p") };
             let directories = library_search.find_directories(&file_system);
-            assert_eq!(directories, LibraryPaths { first: expected.into(), other: Some(OWN.into()) });
+            assert_eq!(directories, LibraryPaths { first: expected.into(), second: Some(OWN.into()) });
         }
         let twice =
             LibrarySearch { chosen_library: Some(OWN.into()), ..at("/home/me/p") }.find_directories(&file_system);
-        assert_eq!(twice, LibraryPaths { first: OWN.into(), other: None });
+        assert_eq!(twice, LibraryPaths { first: OWN.into(), second: None });
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
             "a symbolic link to the home directory is the home directory"
         );
         let homeless = LibrarySearch { home: None, ..at("/") };
-        let expected = LibraryPaths { first: "/.terminal_control_workflows".into(), other: None };
+        let expected = LibraryPaths { first: "/.terminal_control_workflows".into(), second: None };
         assert_eq!(homeless.find_directories(&SimulatedFiles::default()), expected);
     }
 

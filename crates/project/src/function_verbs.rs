@@ -124,7 +124,7 @@ pub(super) fn delete(
     let mut reply = remove_file(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
     // A workflow of that name in the user's own library is no longer hidden.
-    let own_library = directories.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
+    let own_library = directories.second.as_deref().filter(|second| **second != workflow.library).map(Library::open);
     let machine =
         own_library.zip(id.parse::<WorkflowName>().ok()).filter(|(own_library, name)| own_library.get(name).is_ok());
     reply.remaining = machine.map(|(own, name)| display_path(&own.file(&name)));

@@ -254,7 +254,7 @@ impl FunctionFiles {
                 note,
             }),
         };
-        let stamps = [found.stamp, found.about];
+        let stamps = [found.stamp, found.metadata_stamp];
         let original = original.map(|original| (original.path, original.stamp));
         FileState { loaded, stamps, original, is_settled, rejected_hash }
     }
@@ -365,7 +365,7 @@ fn scan_file(library: &Library, found: FoundFunctions, states: &HashMap<String, 
     };
     let is_same = |state: &&FileState| {
         let original = state.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
-        state.is_settled && state.stamps == [found.stamp.clone(), found.about.clone()] && original
+        state.is_settled && state.stamps == [found.stamp.clone(), found.metadata_stamp.clone()] && original
     };
     if let Some(state) = states.get(name.as_str()).filter(is_same) {
         return Some(ScanResult::Unchanged(state.clone()));
@@ -373,7 +373,8 @@ fn scan_file(library: &Library, found: FoundFunctions, states: &HashMap<String, 
     match library.function_file(&name) {
         Ok(file) => {
             let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.directory(), origin));
-            let stamps = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
+            let stamps =
+                [&found.stamp, &found.metadata_stamp, &original.as_ref().and_then(|original| original.stamp.clone())];
             let is_settled = stamps.into_iter().flatten().all(Stamp::is_settled);
             Some(ScanResult::Changed(Box::new(ChangedFile { found, file, original, is_settled })))
         }

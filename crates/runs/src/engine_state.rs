@@ -62,7 +62,7 @@ const MAX_READERS: usize = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// Maximum number of finished runs to keep, newest first.
-    pub most: usize,
+    pub max_runs: usize,
     /// Maximum age of a finished run.
     pub time: Option<Duration>,
     /// Maximum size of the journal, in bytes. The daemon deletes the oldest finished runs to stay below it.
@@ -71,7 +71,7 @@ pub struct RetentionPolicy {
 
 impl Default for RetentionPolicy {
     fn default() -> Self {
-        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
+        Self { max_runs: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
     }
 }
 
@@ -308,7 +308,7 @@ impl Engine {
             let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
             u64::try_from(self.clock.now().0.saturating_sub(micros) / 1000).unwrap_or(0)
         });
-        let retention = Retention { keep: self.retention.most, finished_since: since };
+        let retention = Retention { keep: self.retention.max_runs, finished_since: since };
         if let Err(error) = self.journal.forget_finished(retention).await {
             tracing::warn!(%error, "failed to delete expired finished runs");
         }

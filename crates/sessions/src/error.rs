@@ -218,8 +218,8 @@ pub(super) fn describe_holder(holder: &LockHolder) -> String {
 
 fn describe_open_error(refused: OpenRefused) -> String {
     match refused {
-        OpenRefused::TooMany { most } => format!(
-            "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions \
+        OpenRefused::TooMany { max_terminals } => format!(
+            "{max_terminals} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions \
              lists them)"
         ),
         refusal @ OpenRefused::NonePlaced { .. } => {
@@ -265,7 +265,7 @@ mod tests {
             (AskError::Refused(Refusal::OutcomeUnknown).into(), true, true),
             (AskError::Refused(Refusal::Retiring).into(), false, false),
             (AskError::Refused(Refusal::NotUnderstood).into(), false, false),
-            (HostsError::Refused(OpenRefused::TooMany { most: 50 }).into(), false, false),
+            (HostsError::Refused(OpenRefused::TooMany { max_terminals: 50 }).into(), false, false),
             (HostsError::Refused(before).into(), true, true),
             (SessionError::Message("a name has 1 to 64 characters".to_owned()), false, false),
         ];

@@ -48,7 +48,7 @@ impl HostProcess {
         listener.set_nonblocking(true).expect("the socket supports non-blocking mode");
         let simulation = Arc::new(HostTerminals { stage: stage.clone(), host: number });
         let process = Process::start(stage.now(), move || async move {
-            let options = Options { most: MAX_TERMINALS, simulation: Some(simulation), ..Options::default() };
+            let options = Options { max_terminals: MAX_TERMINALS, simulation: Some(simulation), ..Options::default() };
             let terminals = Terminals::new(options).expect("the terminals start");
             let listener = tokio::net::UnixListener::from_std(listener).expect("the listener is valid");
             let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };

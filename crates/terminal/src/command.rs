@@ -176,14 +176,15 @@ pub enum RunError {
     #[error("the command contains the control character U+{0:04X}, which cannot be entered as text")]
     Control(u32),
     /// The shell could not change to the directory; the command was not run.
-    #[error("the shell cannot change to {directory}; the command was not run. Its message: {said}")]
+    #[error("the shell cannot change to {directory}; the command was not run. Its message: {shell_message}")]
     #[serde(rename = "NoFolder")]
     CannotChangeDirectory {
         /// The directory, as requested.
         #[serde(rename = "folder")]
         directory: String,
         /// The shell's message.
-        said: String,
+        #[serde(rename = "said")]
+        shell_message: String,
     },
     /// A quote, a bracket or a block is not closed. The terminal has removed the entered text.
     #[error("the command is incomplete: the shell waits for the rest, such as a closing quote or 'done'")]
@@ -229,16 +230,20 @@ pub enum RunError {
         meaning: String,
     },
     /// The shell accepted the text and ran nothing: it has a syntax error, or contains no command.
-    #[error("the shell ran nothing: {}", if .said.is_empty() { "it contains no command, such as a comment alone" } else { .said })]
+    #[error("the shell ran nothing: {}", if .shell_message.is_empty() { "it contains no command, such as a comment alone" } else { .shell_message })]
     NothingRan {
         /// The shell's message; empty if there was none.
-        said: String,
+        #[serde(rename = "said")]
+        shell_message: String,
     },
     /// A line of the command has a syntax error, and the shell ran the lines after it.
-    #[error("a line of the command has a syntax error, and the shell ran the lines after it. Its message: {said}")]
+    #[error(
+        "a line of the command has a syntax error, and the shell ran the lines after it. Its message: {shell_message}"
+    )]
     PartlyRan {
         /// The shell's message.
-        said: String,
+        #[serde(rename = "said")]
+        shell_message: String,
     },
     /// The started shell or program did not reach a prompt within the time limit.
     #[error(

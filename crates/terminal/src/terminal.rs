@@ -141,10 +141,10 @@ pub enum InputError {
         waiting: usize,
     },
     /// The input exceeds the size limit.
-    #[error("it is longer than {} MB; send it in parts", .most >> 20)]
+    #[error("it is longer than {} MB; send it in parts", .max_bytes >> 20)]
     TooLong {
         /// Maximum number of bytes.
-        most: usize,
+        max_bytes: usize,
     },
     /// A line of the input would be truncated.
     #[error(transparent)]

@@ -26,7 +26,7 @@ use crate::transcript::Transcript;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Maximum number of open terminals.
-    pub most: usize,
+    pub max_terminals: usize,
     /// Duration for which a terminal stays readable after its program has ended.
     pub grace: Duration,
     /// Duration without a user, a watcher or output after which a terminal closes. `None` for no limit.
@@ -55,7 +55,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            most: 50,
+            max_terminals: 50,
             grace: Duration::from_secs(600),
             idle: None,
             history_budget: 16 << 20,
@@ -125,10 +125,10 @@ impl Spec {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The maximum number of terminals is open.
-    #[error("{most} terminals are open, which is the limit")]
+    #[error("{max_terminals} terminals are open, which is the limit")]
     TooMany {
         /// The limit.
-        most: usize,
+        max_terminals: usize,
     },
     /// Another terminal has this name.
     #[error("the name '{name}' is taken by {by}")]
@@ -139,10 +139,10 @@ pub enum OpenError {
         by: TerminalId,
     },
     /// The maximum number of terminals was open during the whole wait.
-    #[error("{most} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
+    #[error("{max_terminals} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
     NonePlaced {
         /// The limit.
-        most: usize,
+        max_terminals: usize,
         /// Duration of the wait.
         waited: Duration,
     },
@@ -240,7 +240,7 @@ impl Terminals {
                 }
             }
         };
-        let none_placed = |_| OpenError::NonePlaced { most: self.options.most, waited: timeout };
+        let none_placed = |_| OpenError::NonePlaced { max_terminals: self.options.max_terminals, waited: timeout };
         Ok(Place(tokio::time::timeout(timeout, waiting).await.map_err(none_placed)??))
     }
 
@@ -411,8 +411,8 @@ impl Terminals {
     /// Reserves a place and a name before the program starts, so that concurrent openings cannot share them.
     fn reserve(&self, id: &TerminalId, name: Option<&str>) -> Result<Reservation<'_>, OpenError> {
         let mut open = self.lock();
-        if open.len() >= self.options.most {
-            return Err(OpenError::TooMany { most: self.options.most });
+        if open.len() >= self.options.max_terminals {
+            return Err(OpenError::TooMany { max_terminals: self.options.max_terminals });
         }
         if let Some(name) = name {
             if name.parse::<TerminalId>().is_ok() {

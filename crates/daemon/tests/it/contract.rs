@@ -57,7 +57,7 @@ async fn terminal_is_opened_used_read_and_closed() {
 
 #[tokio::test]
 async fn errors_name_the_problem_and_the_remedy() {
-    let daemon = TestDaemon::with(steplatch_terminal::Options { most: 2, ..Default::default() }).await;
+    let daemon = TestDaemon::with(steplatch_terminal::Options { max_terminals: 2, ..Default::default() }).await;
     let no_terminal =
         daemon.call(SendInput { session_id: "ghost".into(), input_text: "x".into(), ..Default::default() }).await;
     assert_eq!(

@@ -450,7 +450,7 @@ async fn repeated_key_returns_the_run_it_started() {
 
 #[tokio::test]
 async fn finished_runs_are_evicted_by_count_and_running_ones_never() {
-    let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
+    let daemon = TestDaemon::keeping(RetentionPolicy { max_runs: 3, time: None, disk: None }).await;
     let long = start_run(&daemon, sleeping_machine(200.0)).await;
     // Enough runs to make the daemon check the limit.
     for _ in 0..5 {
@@ -490,7 +490,7 @@ fn incompressible_run(seed: u64, seconds: f64) -> RunWorkflow {
 
 #[tokio::test]
 async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
-    let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: None, disk: Some(4 << 20) }).await;
+    let daemon = TestDaemon::keeping(RetentionPolicy { max_runs: 1000, time: None, disk: Some(4 << 20) }).await;
     let waiting = start_run(&daemon, judged_machine()).await.run_id;
     wait_for_end(&daemon, &waiting).await;
     let first = daemon.call(incompressible_run(0, 0.001)).await;

@@ -97,7 +97,7 @@ async fn commands_in_separate_shells_run_once_across_restarts() {
 
 #[tokio::test]
 async fn runs_wait_for_a_place_at_the_terminal_limit() {
-    let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
+    let options = steplatch_terminal::Options { max_terminals: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let definition = json!({
         "initial_state": "say",
@@ -123,7 +123,7 @@ async fn runs_wait_for_a_place_at_the_terminal_limit() {
 
 #[tokio::test]
 async fn client_calls_wait_for_a_place_at_the_terminal_limit() {
-    let options = steplatch_terminal::Options { most: 4, ..steplatch_terminal::Options::default() };
+    let options = steplatch_terminal::Options { max_terminals: 4, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..60 {
@@ -140,7 +140,7 @@ async fn client_calls_wait_for_a_place_at_the_terminal_limit() {
 
 #[tokio::test]
 async fn branches_wait_for_a_place_at_the_terminal_limit() {
-    let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
+    let options = steplatch_terminal::Options { max_terminals: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let say = json!({
         "initial_state": "say",

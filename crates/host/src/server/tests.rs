@@ -208,7 +208,7 @@ async fn abandoned_opening_leaves_no_terminal() {
 
 #[tokio::test]
 async fn single_command_shell_waits_for_a_place() {
-    let host = TestHost::new(Options { most: 1, ..Options::default() });
+    let host = TestHost::new(Options { max_terminals: 1, ..Options::default() });
     let client = host.client().await;
     let first = open_terminal(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
     let refusal: Result<OpenedTerminal, OpenRefused> =
@@ -223,7 +223,7 @@ async fn single_command_shell_waits_for_a_place() {
     let other_opening: Result<OpenedTerminal, OpenRefused> = client.ask(&open("other", &["cat"])).await.unwrap();
     assert_eq!(
         other_opening.unwrap_err(),
-        OpenRefused::TooMany { most: 1 },
+        OpenRefused::TooMany { max_terminals: 1 },
         "an opening without a wait is refused at once"
     );
     let _: steplatch_terminal::Closed =

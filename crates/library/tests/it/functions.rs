@@ -71,7 +71,7 @@ fn file_is_saved_unchanged_with_metadata_beside_it() {
     assert_eq!(library.function_file(&name("notes")).unwrap(), saved);
     let found = library.functions().unwrap();
     assert_eq!((found.len(), found[0].file.as_str(), found[0].name.as_ref().unwrap()), (1, "notes.py", &name("notes")));
-    assert!(found[0].stamp.is_some() && found[0].about.is_some());
+    assert!(found[0].stamp.is_some() && found[0].metadata_stamp.is_some());
     assert!(
         library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(),
         "a file of functions is not a machine"

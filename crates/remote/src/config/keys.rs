@@ -14,7 +14,7 @@ pub struct Key {
     /// The allowed values, as displayed.
     pub bounds: &'static str,
     /// Meaning of the key.
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
 pub(super) const DISCOVERY_INTERVAL: RangeInclusive<u64> = 0..=86_400_000;
@@ -30,70 +30,70 @@ pub const KEYS: &[Key] = &[
         variable: "WORKFLOWS_ENABLED",
         default: "false",
         bounds: "true or false",
-        about: "enables the service",
+        description: "enables the service",
     },
     Key {
         name: "base_url",
         variable: "WORKFLOWS_API_BASE_URL",
         default: "",
         bounds: "a URL with https, or with http on loopback",
-        about: "address of the service",
+        description: "address of the service",
     },
     Key {
         name: "discovery_mcp",
         variable: "WORKFLOWS_DISCOVERY_MCP_URL",
         default: "",
         bounds: "a URL with https, or with http on loopback",
-        about: "MCP server whose tool workflows-list-tool lists the workflows; it also receives the token",
+        description: "MCP server whose tool workflows-list-tool lists the workflows; it also receives the token",
     },
     Key {
         name: "token",
         variable: "WORKFLOWS_API_TOKEN",
         default: "",
         bounds: "env:NAME, file:PATH or keyring:NAME; the variable holds the token itself",
-        about: "token for requests to the service",
+        description: "token for requests to the service",
     },
     Key {
         name: "discovery_interval",
         variable: "WORKFLOW_DISCOVERY_INTERVAL",
         default: "0",
         bounds: "0 to 86400000 ms",
-        about: "interval between updates of the list (0: only at the start and on demand)",
+        description: "interval between updates of the list (0: only at the start and on demand)",
     },
     Key {
         name: "execution_timeout",
         variable: "WORKFLOW_EXECUTION_TIMEOUT",
         default: "300000",
         bounds: "1000 to 3600000 ms",
-        about: "time limit of one run",
+        description: "time limit of one run",
     },
     Key {
         name: "max_concurrent_executions",
         variable: "WORKFLOW_MAX_CONCURRENT_EXECUTIONS",
         default: "10",
         bounds: "1 to 100",
-        about: "maximum number of concurrent runs at the service; further calls wait",
+        description: "maximum number of concurrent runs at the service; further calls wait",
     },
     Key {
         name: "filter_patterns",
         variable: "WORKFLOW_FILTER_PATTERNS",
         default: "",
         bounds: "up to 100 globs; separated by commas in the variable",
-        about: "names of the offered workflows; '!' excludes; empty offers all",
+        description: "names of the offered workflows; '!' excludes; empty offers all",
     },
     Key {
         name: "status_check_interval",
         variable: "WORKFLOW_STATUS_CHECK_INTERVAL",
         default: "5000",
         bounds: "1000 to 300000 ms",
-        about: "maximum time between two status requests for a run",
+        description: "maximum time between two status requests for a run",
     },
     Key {
         name: "retry_attempts",
         variable: "WORKFLOW_RETRY_ATTEMPTS",
         default: "3",
         bounds: "0 to 10",
-        about: "number of retries after a temporary failure; starts are never retried",
+        description: "number of retries after a temporary failure; starts are never retried",
     },
 ];
 

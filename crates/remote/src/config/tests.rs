@@ -236,9 +236,9 @@ fn documentation_has_all_keys() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote.md");
     let text = std::fs::read_to_string(path).expect("the documentation");
     let mut table = "| key | variable | without | |\n|---|---|---|---|\n".to_owned();
-    for Key { name, variable, default, bounds, about } in KEYS {
+    for Key { name, variable, default, bounds, description } in KEYS {
         let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
-        table += &format!("| `{name}` | `{variable}` | {default} | {about}; {bounds} |\n");
+        table += &format!("| `{name}` | `{variable}` | {default} | {description}; {bounds} |\n");
     }
     let (before, after_start) = text.split_once("compared by a test -->\n").expect("a start marker");
     let (documented, after) = after_start.split_once("<!-- end of keys -->").expect("an end marker");

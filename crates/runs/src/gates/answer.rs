@@ -57,7 +57,7 @@ impl GateAnswer {
             surface.push_str(" decide");
         }
         let (shown, signed) = (self.digest.clone(), signed.map(Box::new));
-        let (proof, required) = proof.map(|GateProof { given, required }| (given, required)).unzip();
+        let (proof, required) = proof.map(|GateProof { provided, required }| (provided, required)).unzip();
         By { name: caller.display_name().await, surface: Some(surface), proof, shown, signed, required }
     }
 
@@ -77,7 +77,7 @@ impl GateAnswer {
 /// Proof that a person answered, as given and as required.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GateProof {
-    pub(crate) given: Proof,
+    pub(crate) provided: Proof,
     pub(crate) required: Proof,
 }
 

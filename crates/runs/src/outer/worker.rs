@@ -57,10 +57,10 @@ impl WorkerToken {
         })
     }
 
-    fn admits(&self, given: &Token) -> Result<(), String> {
+    fn admits(&self, token: &Token) -> Result<(), String> {
         match self.secret() {
             // The secret has 260 random bits, so the duration of the comparison does not help to guess it.
-            Ok(secret) if secret == given.0 => Ok(()),
+            Ok(secret) if secret == token.0 => Ok(()),
             Ok(_) => Err(format!("the token does not match '{}'", self.token.display())),
             Err(error) => Err(format!("failed to read '{}': {error}", self.token.display())),
         }

@@ -153,10 +153,10 @@ impl Runs {
 
     /// Passes an answer to the run that waits for it. Returns once the journal has stored the answer.
     #[boxed]
-    pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
-        let run_id = given.run_id.clone();
+    pub async fn answer(&self, caller: &Caller, answer: GateAnswer) -> AnswerGateReply {
+        let run_id = answer.run_id.clone();
         let parsed_id = parse_run_id(&run_id);
-        if let Err(refusal) = self.unlock_for(caller, parsed_id.as_ref().ok(), &given).await {
+        if let Err(refusal) = self.unlock_for(caller, parsed_id.as_ref().ok(), &answer).await {
             let error = Some(refusal.to_string());
             let (passphrase_wanted, retry_after_seconds) = match refusal {
                 UnlockError::NotPassed(refusal) => (refusal.wants_another(), refusal.retry_after_seconds()),
@@ -180,13 +180,13 @@ impl Runs {
             Err(error) => return unmatched_reply(error.to_string()),
         };
         let status = named_run.state().name().to_owned();
-        let run = match self.find_answered_run(named_run, given.gate_id.as_deref()).await {
+        let run = match self.find_answered_run(named_run, answer.gate_id.as_deref()).await {
             Ok(run) => run,
             Err(error) => return AnswerGateReply { status, ..unmatched_reply(error.to_string()) },
         };
         // Of two simultaneous answers, the second sees the result of the first.
         let _answering_guard = run.answering.lock().await;
-        let result = self.answer_gate(caller, &run, &given).await;
+        let result = self.answer_gate(caller, &run, &answer).await;
         let passphrase_wanted = matches!(&result, Err(AnswerError::NotApproved(error)) if error.wants_another());
         AnswerGateReply {
             success: result.is_ok(),
@@ -209,15 +209,20 @@ impl Runs {
     /// # Errors
     ///
     /// If the answer lacks the approver's passphrase.
-    async fn unlock_for(&self, caller: &Caller, run_id: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
+    async fn unlock_for(
+        &self,
+        caller: &Caller,
+        run_id: Option<&RunId>,
+        answer: &GateAnswer,
+    ) -> Result<(), UnlockError> {
         let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
-        let gate_run_id = given.gate_id.as_deref().and_then(run_of);
+        let gate_run_id = answer.gate_id.as_deref().and_then(run_of);
         if !run_id.into_iter().chain(gate_run_id.as_ref()).any(|run| self.is_locked(run)) {
             return Ok(());
         }
         match caller.person_refusal().await {
-            None | Some(PersonRefusal::Hidden) if !given.is_agent_decision => {
-                self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
+            None | Some(PersonRefusal::Hidden) if !answer.is_agent_decision => {
+                self.unlock_with(answer.passphrase.as_ref(), caller.source()).await.map(drop)
             }
             // A later check refuses the answer, with a specific message.
             _ => Ok(()),
@@ -230,10 +235,10 @@ impl Runs {
         &self,
         caller: &Caller,
         run: &Arc<Run>,
-        given: &GateAnswer,
+        answer: &GateAnswer,
     ) -> Result<Vec<String>, AnswerError> {
         let open_gates = run.progress().gates;
-        let gate = match (given.gate_id.as_deref(), &open_gates[..]) {
+        let gate = match (answer.gate_id.as_deref(), &open_gates[..]) {
             (Some(id), _) => open_gates.iter().find(|gate| gate.step.to_string() == id),
             (None, [only]) => Some(only),
             (None, []) => None,
@@ -243,8 +248,8 @@ impl Runs {
             }
         };
         let Some(gate) = gate else {
-            let before = self.closed_gate_error(run, given.gate_id.as_deref()).await;
-            return Err(match (before, given.gate_id.as_deref(), &open_gates[..]) {
+            let before = self.closed_gate_error(run, answer.gate_id.as_deref()).await;
+            return Err(match (before, answer.gate_id.as_deref(), &open_gates[..]) {
                 (Some(closed), ..) => closed.into(),
                 (None, Some(id), [only]) => AnswerError::OtherGate { gate: id.to_owned(), open: only.step.clone() },
                 (None, Some(id), [_, ..]) => AnswerError::UnknownGate { gate: id.to_owned(), run: run.id.clone() },
@@ -252,7 +257,7 @@ impl Runs {
             });
         };
         let info = gate.info(run, &self.shared.secrets);
-        let VerifiedAnswer { choice, by } = self.verify_answer(caller, gate, &info, given).await?;
+        let VerifiedAnswer { choice, by } = self.verify_answer(caller, gate, &info, answer).await?;
         let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
         match run.request(input, STORE_TIMEOUT).await {
@@ -282,39 +287,39 @@ impl Runs {
         caller: &Caller,
         gate: &OpenGate,
         info: &GateInfo,
-        given: &GateAnswer,
+        answer: &GateAnswer,
     ) -> Result<VerifiedAnswer, AnswerError> {
         let approver = &self.shared.approver;
-        let passes_gate = || gate.read(info, given).is_ok_and(|choice| gate.choices_for_person.contains(&choice));
+        let passes_gate = || gate.read(info, answer).is_ok_and(|choice| gate.choices_for_person.contains(&choice));
         let human = gate.is_for_person() || passes_gate();
         // An agent cannot approve its own request.
-        if human && given.is_agent_decision {
+        if human && answer.is_agent_decision {
             let gate_id = info.gate_id.clone();
             let behind_gate = AnswerError::BehindGate { gate: gate_id };
             return Err(if gate.is_for_person() { PersonRefusal::Agent.into() } else { behind_gate });
         }
         match caller.person_refusal().await.filter(|_| human) {
             // The passphrase or a signature proves a person even if the kernel hides the process.
-            Some(PersonRefusal::Hidden) if given.passkey.is_some() || approver.status().await.is_set => {}
+            Some(PersonRefusal::Hidden) if answer.passkey.is_some() || approver.status().await.is_set => {}
             Some(reason) => return Err(reason.into()),
             None => {}
         }
         let is_other_question =
             |digest: &String| digest.len() < MIN_DIGEST_DIGITS || !info.digest.starts_with(digest.as_str());
-        if given.digest.as_ref().is_some_and(is_other_question) {
+        if answer.digest.as_ref().is_some_and(is_other_question) {
             return Err(AnswerError::Changed { gate: info.gate_id.clone() });
         }
-        let choice = gate.read(info, given)?;
+        let choice = gate.read(info, answer)?;
         let (mut proof, mut signed) = (None, None);
-        if let Some(assertion) = &given.passkey {
+        if let Some(assertion) = &answer.passkey {
             // A signature covers the whole digest, and so this question. Check it even if the gate does not require
             // one, because it claims that a person answers.
-            signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
+            signed = Some(self.shared.passkeys.check(assertion, answer.signed_text(info)?)?);
         }
         if human {
             let given_proof = if signed.is_some() {
                 Proof::Passkey
-            } else if approver.verify(given.passphrase.as_ref(), caller.source()).await? {
+            } else if approver.verify(answer.passphrase.as_ref(), caller.source()).await? {
                 Proof::Passphrase
             } else {
                 caller.proof().await
@@ -323,9 +328,9 @@ impl Runs {
             if given_proof < required {
                 return Err(AnswerError::Unproved { required });
             }
-            proof = Some(GateProof { given: given_proof, required });
+            proof = Some(GateProof { provided: given_proof, required });
         }
-        Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
+        Ok(VerifiedAnswer { choice, by: answer.by(caller, proof, signed).await })
     }
 
     /// Returns the end of gate `gate_id`, or the last answer if `gate_id` is `None`.

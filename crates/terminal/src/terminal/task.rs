@@ -784,7 +784,7 @@ impl Task {
             return drop(reply.send(Err(error)));
         }
         if bytes.len() > MAX_WAITING_INPUT_BYTES {
-            return drop(reply.send(Err(InputError::TooLong { most: MAX_WAITING_INPUT_BYTES })));
+            return drop(reply.send(Err(InputError::TooLong { max_bytes: MAX_WAITING_INPUT_BYTES })));
         }
         if self.outgoing.len() + bytes.len() > MAX_WAITING_INPUT_BYTES {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));

@@ -75,12 +75,12 @@ async fn command_without_effect_has_no_outcome() {
         for before in ["true", "false"] {
             session.output_of(before).await;
             match session.try_command(command).await {
-                Err(RunError::NothingRan { said }) => {
+                Err(RunError::NothingRan { shell_message }) => {
                     assert!(
-                        said.contains(complaint) && (shell == "fish" || said.lines().count() < 2),
-                        "{shell}: {command}: {said:?}"
+                        shell_message.contains(complaint) && (shell == "fish" || shell_message.lines().count() < 2),
+                        "{shell}: {command}: {shell_message:?}"
                     );
-                    assert_eq!(said.is_empty(), complaint.is_empty(), "{shell}: {said:?}");
+                    assert_eq!(shell_message.is_empty(), complaint.is_empty(), "{shell}: {shell_message:?}");
                 }
                 other => panic!("{shell}: {command}: {other:?}"),
             }
@@ -98,7 +98,10 @@ async fn command_without_effect_has_no_outcome() {
     for before in ["true", "sh -c 'exit 2'"] {
         session.output_of(before).await;
         let result = session.try_command("echo )(\necho two").await;
-        assert!(matches!(&result, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{result:?}");
+        assert!(
+            matches!(&result, Err(RunError::PartlyRan { shell_message }) if shell_message.contains("syntax error")),
+            "{result:?}"
+        );
         session.output_of("sh -c 'exit 2'").await;
         assert_eq!(session.output_of("echo all").await, ("all\n".into(), Some(0)));
     }

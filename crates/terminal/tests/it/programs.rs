@@ -433,7 +433,7 @@ async fn child_without_the_mark_is_killed() {
 
 #[tokio::test]
 async fn ended_terminal_is_closed_for_a_new_one() {
-    let world = World::with(Options { most: 2, ..Options::default() });
+    let world = World::with(Options { max_terminals: 2, ..Options::default() });
     let first = world.open(&["true"]).await;
     let (waited, _) = first.waits(wait_for("never")).await;
     assert_eq!(waited.reason, Reason::Exit);
@@ -456,7 +456,7 @@ async fn timed_out_wait_can_continue_in_the_middle_of_a_line() {
 
 #[tokio::test]
 async fn failed_opening_reports_its_reason() {
-    let world = World::with(Options { most: 1, ..Options::default() });
+    let world = World::with(Options { max_terminals: 1, ..Options::default() });
     let open_error = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
     assert_eq!(open_error(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
     assert_eq!(open_error(World::spec(&["/etc/passwd"])).await, "program '/etc/passwd' may not be executed");
@@ -478,7 +478,7 @@ async fn dropped_wait_is_cancelled() {
 
 #[tokio::test]
 async fn hundred_consecutive_opens_reach_their_prompt() {
-    let world = World::with(Options { most: 100, ..Options::default() });
+    let world = World::with(Options { max_terminals: 100, ..Options::default() });
     for number in 0..100 {
         let bash = world.bash().await;
         bash.type_in(&format!("echo n$(({number}))\n")).await;

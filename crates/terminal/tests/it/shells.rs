@@ -701,7 +701,7 @@ async fn command_runs_in_its_given_directory() {
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
         let error = session.0.run(missing).await.unwrap_err();
         assert!(
-            matches!(&error, RunError::CannotChangeDirectory { directory, said } if directory == "/no/such" && said.contains(directory)),
+            matches!(&error, RunError::CannotChangeDirectory { directory, shell_message } if directory == "/no/such" && shell_message.contains(directory)),
             "{shell}: {error:?}"
         );
         assert!(!session.history().await.contains("ran\n"), "{shell}");

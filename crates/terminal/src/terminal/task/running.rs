@@ -627,16 +627,16 @@ impl Task {
                 return self.report_result(
                     running.log_number,
                     running.reply,
-                    Err(RunError::CannotChangeDirectory { directory, said: message }),
+                    Err(RunError::CannotChangeDirectory { directory, shell_message: message }),
                 );
             }
             if let Some(actual_directory) = self.other_directory(&directory) {
-                let said =
+                let shell_message =
                     format!("none, but the directory is {actual_directory}; a function named `builtin` may exist");
                 return self.report_result(
                     running.log_number,
                     running.reply,
-                    Err(RunError::CannotChangeDirectory { directory, said }),
+                    Err(RunError::CannotChangeDirectory { directory, shell_message }),
                 );
             }
             // A person may have begun to type since the change of directory.
@@ -713,21 +713,21 @@ impl Task {
         };
         match (running.start_offset, running.refusal_offset) {
             (None, _) => {
-                let said = message(running.taken_offset, running.end_offset);
+                let shell_message = message(running.taken_offset, running.end_offset);
                 // A shell whose hook for the beginning of a command was removed reports only the end.
                 let may_have_run = running.has_command
                     && running.end_offset.is_some()
-                    && (said.is_empty() || running.exit_code == Some(0));
-                (!may_have_run).then_some(RunError::NothingRan { said })
+                    && (shell_message.is_empty() || running.exit_code == Some(0));
+                (!may_have_run).then_some(RunError::NothingRan { shell_message })
             }
             (Some(_), None) => None,
             (Some(start_offset), Some(_)) if running.kind == Kind::Fish => {
-                Some(RunError::NothingRan { said: message(Some(start_offset), running.end_offset) })
+                Some(RunError::NothingRan { shell_message: message(Some(start_offset), running.end_offset) })
             }
             // Without a message, no line was refused.
             (Some(_), refusal_offset) => Some(message(running.taken_offset, refusal_offset))
                 .filter(|message| !message.is_empty())
-                .map(|message| RunError::PartlyRan { said: message }),
+                .map(|message| RunError::PartlyRan { shell_message: message }),
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     print::ask(question)?;
     let line = tokio::select! {
         line = person.line() => line,
-        // Do not exit at once: dropping the person first restores the echo.
+        // Do not exit immediately: dropping the person first restores the echo.
         _ = interrupted.recv() => None,
     };
     match line {

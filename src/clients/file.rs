@@ -1,7 +1,7 @@
 //! Atomic replacement of files that other programs own.
 //!
 //! The client may write the same file at any time. The new text is therefore derived from the current one and written
-//! to a file beside it. A rename puts it into place only if the original is unchanged.
+//! to a file next to it. A rename puts it into place only if the original is unchanged.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _, Write as _};

@@ -386,7 +386,7 @@ impl RunWatcher<'_> {
     fn ask(&mut self) -> Result<(), Failure> {
         self.end_question();
         if let (Some(question), Some(person)) = (self.questions.front(), &mut self.person) {
-            // Listen before the question is visible, because the person may type at once.
+            // Listen before the question is visible, because the person may type immediately.
             person.listen();
             self.view.question(question.gate())?;
             self.view.remark("Ctrl-C leaves the question open, twice cancels the run")?;

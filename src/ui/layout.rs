@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-/// Minimum width for a preview beside the list.
+/// Minimum width for a preview next to the list.
 const MIN_WIDE_COLS: u16 = 120;
 
 /// Minimum height for a preview below the list.

@@ -14,7 +14,7 @@ use crate::repository::Repository;
 use crate::step;
 use crate::temporal;
 
-/// Measures terminals over MCP, beside a peer and a bare pseudo-terminal, and prints one table.
+/// Measures terminals over MCP, compared with a peer and a bare pseudo-terminal, and prints one table.
 ///
 /// `--no-peer` omits the peer; all other arguments go to the script.
 pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
@@ -93,7 +93,7 @@ pub(crate) fn crowd(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
-/// Measures a cheap call over HTTP and over stdio, beside a bare server of the MCP library; prints one table.
+/// Measures a cheap call over HTTP and over stdio, compared with a bare server of the MCP library; prints one table.
 pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     step::run("build of the bare server", &mut build(repository, &["-p", "steplatch-mcp", "--example", "bare"]))?;
@@ -121,8 +121,8 @@ pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     step::run("measurements", &mut script)
 }
 
-/// Measures remote terminals and files beside local ones, with the published binary and an `sshd` on loopback;
-/// prints one table.
+/// Measures remote terminals and files, compared with local ones, with the published binary and an `sshd` on loopback; prints
+/// one table.
 pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
     step::work("programs that are measured", || programs::ensure(programs::FOR_HOSTS))?;
     step::work("MCP client", || python::FOR_BENCHMARKS.ensure(repository))?;
@@ -133,8 +133,8 @@ pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
-/// Measures runs that Temporal decides beside those that the daemon decides, with the published binary and a development
-/// server, on the disk of the build; prints two tables.
+/// Measures runs that Temporal decides, compared with those that the daemon decides, with the published binary and a
+/// development server, on the disk of the build; prints two tables.
 pub(crate) fn temporal(repository: &Repository) -> anyhow::Result<()> {
     step::work("server of Temporal", || python::TEMPORAL_SERVER.ensure(repository))?;
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;

@@ -65,7 +65,7 @@ fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
 /// Adds a source and the modules below it.
 fn follow(source: &Path, is_root: bool, compiled: &mut BTreeSet<PathBuf>) {
     let directory = source.parent().unwrap();
-    // Modules of `graph.rs` are in `graph/`, those of a root beside it.
+    // Modules of `graph.rs` are in `graph/`, those of a root next to it.
     let module_directory = if is_root { directory.to_owned() } else { source.with_extension("") };
     compiled.insert(source.to_owned());
     for (name, path) in declared_modules(&std::fs::read_to_string(source).unwrap()) {

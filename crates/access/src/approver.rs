@@ -118,7 +118,7 @@ struct Attempts {
 /// Version of the file format.
 const FILE_VERSION: u32 = 1;
 
-/// File beside `approver.json` with the private key, after the removal of the passphrase.
+/// File next to `approver.json` with the private key, after the removal of the passphrase.
 const CLEARED_KEY_FILE: &str = "approver.cleared.json";
 
 /// The source of a passphrase. A wrong passphrase delays only further attempts from the same source: guesses over the

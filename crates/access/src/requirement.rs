@@ -1,6 +1,6 @@
 //! The weakest proof of a person that gates accept, over time.
 //!
-//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value applies at once. A
+//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value applies immediately. A
 //! weaker value applies after a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions: a
 //! question requires the strictest value since its beginning. `gates.json` of the state directory stores the history of
 //! the values, so that a restarted daemon knows them. This does not protect against a program that can also write that

@@ -62,7 +62,7 @@ impl SshEnvironment for DaemonSshEnvironment {
                 (QUESTION_VARIABLE.into(), self.questions.issue_ticket(host).into()),
                 ("STEPLATCH_STATE_DIR".into(), self.state.clone().into()),
             ]),
-            // Without an askpass program, ssh must fail at once instead of prompting.
+            // Without an askpass program, ssh must fail immediately instead of prompting.
             None => variables.push(("SSH_ASKPASS_REQUIRE".into(), "never".into())),
         }
         variables

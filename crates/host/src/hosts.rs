@@ -436,7 +436,7 @@ impl Hosts {
         self.remote(name)?.find_machine(name)?.current(timeout).await.map(drop)
     }
 
-    /// Connects to a machine at once, for a person, and reports any failure.
+    /// Connects to a machine immediately, for a person, and reports any failure.
     ///
     /// # Errors
     /// If there is no such machine, or the first attempt does not reach it within `timeout`.
@@ -1139,7 +1139,7 @@ impl Hosts {
         }
     }
 
-    /// Starts a host that listens at `socket`. The socket is created first, so that it accepts connections at once.
+    /// Starts a host that listens at `socket`. The socket is created first, so that it accepts connections immediately.
     fn start(&self, starter: &Starter, socket: &Path) -> io::Result<Option<Child>> {
         let listener = StdUnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;

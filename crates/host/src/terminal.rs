@@ -47,8 +47,8 @@ const SILENT_ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// lasts without a connection.
 const BUSY_ANSWER_TIMEOUT: Duration = Duration::from_secs(60 + RECONNECT_TIMEOUT.as_secs());
 
-/// Maximum number of quick repetitions of a request. Without it, a host that ends each session at once would receive
-/// requests without end.
+/// Maximum number of quick repetitions of a request. Without it, a host that ends each session immediately would
+/// receive requests without end.
 const MAX_REPEATS: usize = 3;
 
 /// The host of a terminal.
@@ -385,8 +385,8 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the screen once it differs from the known version, or at once without a known version. Hosts of older
-    /// versions do not understand this request.
+    /// Returns the screen once it differs from the known version, or immediately without a known version. Hosts of
+    /// older versions do not understand this request.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.

@@ -66,7 +66,7 @@ pub enum HostRequest {
     Shutdown,
     /// Cancel the request with this number. No answer.
     Cancel(u64),
-    /// Return the count of terminal activity once it differs from this count; at once for `None`. → `u64`
+    /// Return the count of terminal activity once it differs from this count; immediately for `None`. → `u64`
     WatchActivity(Option<u64>),
     /// Use this connection for a link of a remote host (`steplatch-link`) after the answer. → `()`
     Link,
@@ -115,7 +115,7 @@ impl HostRequest {
     }
 
     /// Returns whether the request is a key or a mouse action in an attached terminal. A client repeats such a request
-    /// at once or never.
+    /// immediately or never.
     pub(crate) fn is_keystroke(&self) -> bool {
         matches!(self, Self::Terminal(_, TerminalRequest::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
@@ -308,7 +308,7 @@ pub enum TerminalRequest {
     Inputs(u64),
     /// Read the texts between offsets, each of at most this number of characters. → `Vec<String>`
     Pieces(Vec<(u64, u64)>, usize),
-    /// Return the screen once it differs from this version; at once for `None`. → `ScreenUpdate`
+    /// Return the screen once it differs from this version; immediately for `None`. → `ScreenUpdate`
     WatchScreen(Option<u64>),
     /// Like [`Self::WatchScreen`], with only the rows that differ from this version. → `ScreenDelta`
     WatchRows(Option<u64>),

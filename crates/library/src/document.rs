@@ -24,7 +24,7 @@ pub enum Status {
     Proven,
 }
 
-/// Metadata of a workflow, stored beside its definition.
+/// Metadata of a workflow, stored next to its definition.
 ///
 /// Read key by key: other programs also write such files. A value of an unexpected type is considered missing, so that
 /// invalid metadata never make a definition unreadable.

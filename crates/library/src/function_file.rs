@@ -24,7 +24,7 @@ pub struct FunctionFile {
     pub metadata_error: Option<String>,
 }
 
-/// Metadata of a file of functions, kept in `NAME.meta.json` beside it.
+/// Metadata of a file of functions, kept in `NAME.meta.json` next to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FunctionMetadata {

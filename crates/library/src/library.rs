@@ -211,7 +211,7 @@ impl Library {
         if lock.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Saves the golden transcript of a workflow beside it: the actions of each state at the capture, as JSON lines.
+    /// Saves the golden transcript of a workflow next to it: the actions of each state at the capture, as JSON lines.
     /// Returns its path.
     ///
     /// # Errors

@@ -231,8 +231,8 @@ fn is_failed_action(verb: &str, data: &Value) -> bool {
 }
 
 /// Returns the result of a workflow called as a tool. A failed run is a failed tool call; a running or cancelled one is
-/// not. Moves the result of a remote service's run beside the fields of the local run, where the service's users expect
-/// it.
+/// not. Moves the result of a remote service's run to the fields of the local run, where the service's users
+/// expect it.
 fn workflow_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let is_error = data["status"] == "failed";
     let is_remote_result =

@@ -1,6 +1,6 @@
 //! The declarations of a project: nodes, graphs, and workflows that are functions.
 //!
-//! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` beside it:
+//! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` next to it:
 //! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node except the id, which is the name. Loaded files in Python
 //! syntax may declare all three. The project's own declarations hide those in the user's library with the same name. An
 //! invalid declaration is reported with its reason, and hides no other. This module does no I/O.

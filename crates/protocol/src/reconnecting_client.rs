@@ -102,7 +102,7 @@ const MAX_FAILED_STARTS: usize = 3;
 /// Time without a loss after which a connection is considered stable, and earlier losses are forgotten.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Pause after the second loss in a row. The first loss is retried at once; later pauses double.
+/// Pause after the second loss in a row. The first loss is retried immediately; later pauses double.
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Maximum pause before a retry.

@@ -109,7 +109,7 @@ impl Status {
         })
     }
 
-    /// Returns the error of the service: `output.error`, `output.message`, or `error` beside the output; otherwise a
+    /// Returns the error of the service: `output.error`, `output.message`, or `error` next to the output; otherwise a
     /// general message.
     #[must_use]
     pub fn error_message(&self) -> String {

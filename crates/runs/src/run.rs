@@ -258,7 +258,7 @@ impl RunStatus {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
 
-    /// Returns the data that the journal stores beside the history. A finished run stays finished.
+    /// Returns the data that the journal stores next to the history. A finished run stays finished.
     pub(super) fn summary(&self, header: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, library_copy, save_error, repairs, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(shorten_for_list).unzip();

@@ -70,7 +70,7 @@ impl Sessions {
     }
 
     /// Runs a command in a new shell. Closes the shell of a run's step once the run has stored the result, and any
-    /// other shell at once.
+    /// other shell immediately.
     async fn run_in_fresh_shell(
         &self,
         caller: &Arc<Caller>,

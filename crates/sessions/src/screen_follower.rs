@@ -44,7 +44,7 @@ impl ScreenFollower {
         self.known_version
     }
 
-    /// Waits for a version other than the last one. Returns the first version at once.
+    /// Waits for a version other than the last one. Returns the first version immediately.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.

@@ -108,7 +108,7 @@ fn summarize(entry: &str) -> String {
     }
 }
 
-/// Returns the result of a future that is ready at once.
+/// Returns the result of a future that is ready immediately.
 fn poll_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

@@ -8,10 +8,10 @@
 //!
 //! Each process has its own runtime on one thread, with a paused clock. The world moves the clocks in steps, lets the
 //! processes run one after another, carries the bytes between them with random delays, and kills, stops or cuts between
-//! two steps. A kill drops the runtime: no part of the process runs any more, and its sockets close. Like `turmoil`
-//! this simulates whole processes and their network below tokio; it carries bytes over real sockets in this process,
-//! because the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace tokio in
-//! the whole workspace, and `shuttle` explores threads, of which each process here has one.
+//! two steps. A kill drops the runtime: no part of the process runs, and its sockets close. Like `turmoil` this
+//! simulates whole processes and their network below tokio; it carries bytes over real sockets in this process, because
+//! the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace tokio in the
+//! whole workspace, and `shuttle` explores threads, of which each process here has one.
 //!
 //! Two kinds of schedules: random ones, by a seed ([`simulate`]), and schedules of one action with one fault at one
 //! instant ([`interrupt`]), which a test enumerates.

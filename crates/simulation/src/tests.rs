@@ -15,9 +15,9 @@ const FOUND: [(u64, &str); 5] = [
     (125, "a terminal that opens after the end of its run"),
 ];
 
-/// Further seeds, with which earlier generators of schedules found faults. The last
-/// four have terminals of nodes: on a host that was stopped until after the end of the run, requested by an earlier
-/// daemon, on a host that was killed before it answered, and beside a host that is stopped.
+/// Further seeds, with which earlier generators of schedules found faults. The last four have terminals of nodes: on a
+/// host that was stopped until after the end of the run, requested by an earlier daemon, on a host that was killed
+/// before it answered, and together with a host that is stopped.
 const FURTHER_SEEDS: [u64; 12] = [
     1,
     17,

@@ -18,7 +18,7 @@ pub struct Record {
     pub text: String,
 }
 
-/// Summary of a run for lists, stored beside its history so that a list reads no histories.
+/// Summary of a run for lists, stored next to its history so that a list reads no histories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The state of the run, as a word defined by its writer; lists can be filtered by it.

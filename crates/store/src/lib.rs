@@ -1,6 +1,6 @@
 //! The history of runs.
 //!
-//! Owns the history of a run: numbered records, which a writer appends, and a summary beside them, which changes. A
+//! Owns the history of a run: numbered records, which a writer appends, and a summary next to them, which changes. A
 //! record is text with a version; its writer defines the meaning. Only this crate writes histories, and a new
 //! [`Journal`] has to pass [`conformance!`].
 

@@ -26,7 +26,7 @@ const ZSH: &str = include_str!("integration/zshenv.zsh");
 /// Startup file that fish reads after the user's files.
 const FISH: &str = include_str!("integration/fish.fish");
 
-/// The variable that passes the nonce to the shell. The shell removes it from its environment at once.
+/// The variable that passes the nonce to the shell. The shell removes it from its environment immediately.
 const NONCE_VARIABLE: &str = "STEPLATCH_SHELL_NONCE";
 
 /// The variable with the path prefix of an exchange's files. The shell removes this variable and the next two as well.

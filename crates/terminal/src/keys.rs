@@ -175,8 +175,8 @@ const MIN_PASTE_BYTES: usize = 1024;
 
 /// Returns the bytes of typed text: `\n` becomes Enter, other characters stay unchanged.
 ///
-/// A single long line is sent as a paste if the program accepts pastes, so that a line
-/// editor processes it at once. Line ends after it are still Enter.
+/// A single long line is sent as a paste if the program accepts pastes, so that a line editor processes it immediately.
+/// Line ends after it are still Enter.
 #[must_use]
 pub(crate) fn text(text: &str, modes: Modes) -> Vec<u8> {
     let body = text.trim_end_matches(['\r', '\n']);

@@ -741,7 +741,7 @@ impl Terminal {
         self.send_request(|reply| Request::Pieces(ranges, max_chars, reply)).await
     }
 
-    /// Returns the screen when it differs from the known version; at once without a known version.
+    /// Returns the screen when it differs from the known version; immediately without a known version.
     ///
     /// # Errors
     /// If the terminal has closed, or closes in the meantime.

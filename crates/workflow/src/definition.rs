@@ -173,7 +173,7 @@ impl Definition {
         }
     }
 
-    /// Returns the document in the text of a file. The file is a workflow, or a library file with metadata beside it.
+    /// Returns the document in the text of a file. The file is a workflow, or a library file with metadata next to it.
     ///
     /// # Errors
     /// If the text is not JSON.

@@ -317,7 +317,7 @@ impl<'a> RehearsalState<'a> {
                 self.deadline = None;
                 return Ok(None);
             }
-            // Stubs answer gates at once, and a rehearsal never pauses.
+            // Stubs answer gates immediately, and a rehearsal never pauses.
             Effect::ExpireGate { .. }
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }

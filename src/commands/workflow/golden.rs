@@ -1,4 +1,4 @@
-//! The golden transcript (recording) of a workflow, stored beside the file of the workflow.
+//! The golden transcript (recording) of a workflow, stored next to the file of the workflow.
 
 use std::path::{Path, PathBuf};
 

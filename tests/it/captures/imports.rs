@@ -56,7 +56,7 @@ fn record_person(home: &Home, recorder: &[&str], steps: Steps<'_>) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Checks that no file beside a saved workflow contains the password.
+/// Checks that no file next to a saved workflow contains the password.
 fn check_password_absent(path: &Value) {
     let workflow_file = std::path::PathBuf::from(path.as_str().unwrap());
     for entry in std::fs::read_dir(workflow_file.parent().unwrap()).unwrap().flatten() {

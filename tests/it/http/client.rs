@@ -138,7 +138,7 @@ impl HttpServer {
         Events { reader: response.reader, buffer: Vec::new() }
     }
 
-    /// Starts a run of a definition and returns its id at once.
+    /// Starts a run of a definition and returns its id immediately.
     pub(crate) fn start_run(&self, definition: &Value) -> String {
         let body = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
         let (status, run) = self.post("/api/v1/runs", body);

@@ -516,7 +516,7 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 436-446 (a stored file), 451-469 (the index beside it) and 511-523 (a run is counted).
+/// Document 001, lines 436-446 (a stored file), 451-469 (the index next to it) and 511-523 (a run is counted).
 #[tokio::test]
 async fn library_of_document_001_line_436_is_listed_and_run() {
     let daemon = TestDaemon::new().await;

@@ -414,7 +414,7 @@ async fn setting_refuses_insufficiently_proven_answers() {
         (&answer_event.data["proof"], &answer_event.data["required"]),
         (&json!("passphrase"), &json!("passphrase"))
     );
-    // A stricter setting applies at once, even to an open question.
+    // A stricter setting applies immediately, even to an open question.
     let waiting_run = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     daemon.configure(Configuration { gate_proof: Proof::Passkey, ..Configuration::default() });
     let passphrase = Some(Passphrase("open sesame".to_owned()));

@@ -12,7 +12,7 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use tempfile::TempDir;
 
-/// The author of a project, with a home directory beside it.
+/// The author of a project, with a home directory next to it.
 struct Author {
     client: Client,
     directory: TempDir,

@@ -49,8 +49,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// Minimum duration of a connection after which the next attempt follows soon.
 const MIN_STABLE_TIME: Duration = Duration::from_secs(2);
 
-/// Maximum pause after a shorter connection. It limits the processes that a machine causes by ending each connection at
-/// once, and delays little in a bad network.
+/// Maximum pause after a shorter connection. It limits the processes that a machine causes by ending each connection
+/// immediately, and delays little in a bad network.
 const MAX_SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Current loss of a connection.
@@ -237,7 +237,7 @@ struct Shared {
     connection: watch::Sender<Connection>,
     /// True if the host opens new terminals, according to the last relay.
     opens_new: AtomicBool,
-    /// Signal to connect at once instead of after a pause.
+    /// Signal to connect immediately instead of after a pause.
     retry: Notify,
     supervisor_task: OnceLock<tokio::task::AbortHandle>,
 }
@@ -310,7 +310,7 @@ impl RemoteHost {
         matches!(&*self.shared.connection.borrow(), Connection::Ended { .. })
     }
 
-    /// Makes the supervisor connect at once, if there is no connection.
+    /// Makes the supervisor connect immediately, if there is no connection.
     pub(crate) fn retry(&self) {
         self.shared.retry.notify_one();
     }

@@ -232,7 +232,7 @@ mod tests {
             now = next;
         }
         assert_eq!(pauses, [300, 700, 2_000, 5_000, 15_000, 30_000, 30_000, 30_000]);
-        // A change is requested at once, many changes at most once per minimum interval.
+        // A change is requested immediately, many changes at most once per minimum interval.
         let last = now - 30_000;
         schedule.record_change(at(last + 20_000));
         assert_eq!(schedule.due, at(last + 20_000));

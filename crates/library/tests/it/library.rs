@@ -248,7 +248,7 @@ fn unknown_metadata_keys_are_kept() {
     assert!(fs::read_to_string(library.file(&stored.name)).unwrap().contains(r#""stars": 5"#));
 }
 
-/// Document 001, lines 436-446: a file of `store_workflow`, and beside it its index (lines 451-469).
+/// Document 001, lines 436-446: a file of `store_workflow`, and next to it its index (lines 451-469).
 #[test]
 fn reads_and_counts_library_of_document_001_line_436() {
     let (_directory, library) = library();

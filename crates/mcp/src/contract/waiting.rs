@@ -90,7 +90,7 @@ async fn wait_for_run(daemon: &ReconnectingClient, run: &str, get_run: Value, pr
     let reply = daemon.call_raw(GetRun::NAME, get_run);
     tokio::pin!(reply);
     let mut follower = Some(daemon.follow(run, 1));
-    // The earlier events of an existing run arrive at once, and only its current state matters.
+    // The earlier events of an existing run arrive immediately, and only its current state matters.
     progress.delay_messages(GATHER_TIME);
     let mut state_count = 0;
     let reply = loop {

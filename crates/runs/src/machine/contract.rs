@@ -55,8 +55,8 @@ fn failed_answer(error: ShellQueryError) -> ShellAnswer {
     ShellAnswer::Failed { error }
 }
 
-/// Waits until the last command that a machine typed has finished. Returns at once for a program that cannot report its
-/// variables.
+/// Waits until the last command that a machine typed has finished. Returns immediately for a program that cannot report
+/// its variables.
 ///
 /// # Errors
 ///

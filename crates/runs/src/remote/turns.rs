@@ -67,7 +67,7 @@ impl Turns {
     }
 
     /// Makes a call wait until the status differs from the report of the turn with that number. A call of a turn that
-    /// is not the last one, or that an earlier daemon reported, ends at once.
+    /// is not the last one, or that an earlier daemon reported, ends immediately.
     pub(super) fn follow(&mut self, number: u64, status: &ReportedStatus, reply: oneshot::Sender<EngineAnswer>) {
         let is_current = self.last.as_ref().is_some_and(|(turn, reported, _)| *turn == number && reported == status);
         self.waiting = Some(reply);

@@ -36,7 +36,7 @@ pub(crate) struct Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.is_reaped.load(Ordering::Relaxed) {
-            // No caller waits for the exit any more: kill the program, and let the collector of orphans reap it.
+            // No caller waits for the exit: kill the program, and let the collector of orphans reap it.
             signal_group(self.pid, Signal::KILL);
             self.orphans.remove(self.pid);
             let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);

@@ -145,7 +145,7 @@ impl Screen for Emulator {
     }
 
     fn begin_portion(&mut self) {
-        // The emulator draws the output of a synchronized update at once, even if it arrived in several portions.
+        // The emulator draws the output of a synchronized update immediately, even if it arrived in several portions.
         if self.held_until().is_none() {
             self.page.renew_draw_budget();
         }

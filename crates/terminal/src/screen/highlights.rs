@@ -268,7 +268,7 @@ mod tests {
         let row = vec![run(0, "│ [", window), run(3, " ", mark), run(4, "] alpha │", window)];
         let mut rows = vec![vec![run(0, "│ window │", window)]; 6];
         rows.push(row);
-        // A shadow beside the window is not a mark.
+        // A shadow next to the window is not a mark.
         rows.push(vec![run(0, "│", window), run(1, "  ", mark)]);
         let found = highlights(&picture(rows));
         assert_eq!(found, [Highlight { row: 6, text: "[ ] alpha".to_owned() }]);

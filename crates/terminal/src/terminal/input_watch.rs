@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::process::InputState;
 use crate::wait::InputWait;
 
-/// Silence of a program before the first check. Most programs write a question at once.
+/// Silence of a program before the first check. Most programs write a question immediately.
 const SILENCE: Duration = Duration::from_millis(70);
 
 /// Delay until the second check of a waiting program. Output from just before its read may still arrive, because the

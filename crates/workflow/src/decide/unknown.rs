@@ -1,7 +1,7 @@
 //! The end of a state with an unexpected result: a person or an agent decides how the run continues.
 //!
-//! A state with `on_unknown` does not fail at once. The run stops at a gate that shows the expected texts and the most
-//! similar line. Programs in the terminal continue meanwhile, and the respondent may type there first.
+//! A state with `on_unknown` does not fail immediately. The run stops at a gate that shows the expected texts and the
+//! most similar line. Programs in the terminal continue meanwhile, and the respondent may type there first.
 
 use serde_json::{Map, Value};
 

@@ -307,7 +307,7 @@ fn invalid_json_is_one_problem_with_line_and_column() {
     let definition = one_state(&json!({}));
     let mut with_schema = definition.clone();
     with_schema["$schema"] = "./machine.schema.json".into();
-    // A file of the library has metadata beside it.
+    // A file of the library has metadata next to it.
     let saved = json!({"definition": definition, "name": "saved", "version": 3});
     for document in [definition, with_schema, saved] {
         assert!(Definition::from_text(&document.to_string(), &Tools).is_ok(), "{document}");

@@ -192,7 +192,7 @@ impl World {
                     next.extend(inputs);
                     let is_idle = next.is_empty();
                     if is_idle && history.paused().is_some() && awaited_step_names(&history).is_empty() {
-                        // Nothing is in progress any more, and the run is resumed.
+                        // Nothing is in progress, and the run is resumed.
                         next.push_back(Input::Resume { by: "ana".into(), above: false });
                     } else if is_idle && history.started_at().is_none() {
                         // The caller restarts a run that did not begin, and a run with a lost deadline keeps waiting.

@@ -39,8 +39,8 @@ pub(in crate::function) struct CancelProgress {
 }
 
 impl FunctionRun {
-    /// Cancels the run: raises the exception in its function, if the function waits. A second cancel ends the run at
-    /// once. Returns false when this daemon must no longer drive the run.
+    /// Cancels the run: raises the exception in its function, if the function waits. A second cancel ends the run
+    /// immediately. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
         let was_received_here = std::mem::replace(&mut self.cancel_progress.is_requested, true);
         let situation = CancelSituation {

@@ -289,7 +289,7 @@ impl FunctionRun {
                 self.call_node(number, open.at, node.as_str(), input, timeout, attempt);
             }
         }
-        // A call that ends at once, such as one past its time limit, is ready and needs no outcome of the engine.
+        // A call that ends immediately, such as one past its time limit, is ready and needs no outcome of the engine.
     }
 
     /// Begins the run of a call in the journal. The engine then starts it there.

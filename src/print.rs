@@ -34,8 +34,8 @@ type FilterSetter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;
 static FILTER_SETTER: OnceLock<FilterSetter> = OnceLock::new();
 
 /// Initializes logging to standard error.
-pub(crate) fn init_logging(verbose: bool) {
-    let default_filter = if verbose { "info,steplatch=debug,rmcp=warn" } else { DEFAULT_LOG_FILTER };
+pub(crate) fn init_logging(is_verbose: bool) {
+    let default_filter = if is_verbose { "info,steplatch=debug,rmcp=warn" } else { DEFAULT_LOG_FILTER };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| default_filter.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
     // The report of a failed write would itself go to standard error, and panic if that fails.

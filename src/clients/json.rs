@@ -222,11 +222,11 @@ fn remove_property(
     Ok(Some(apply_splices(text, remove(text, object, property))))
 }
 
-/// Returns the options of the parser; a `strict` client rejects comments and trailing commas.
-pub(super) fn options(strict: bool) -> ParseOptions {
+/// Returns the options of the parser; a strict client rejects comments and trailing commas.
+pub(super) fn options(is_strict: bool) -> ParseOptions {
     ParseOptions {
-        allow_comments: !strict,
-        allow_trailing_commas: !strict,
+        allow_comments: !is_strict,
+        allow_trailing_commas: !is_strict,
         allow_loose_object_property_names: false,
         allow_missing_commas: false,
         allow_single_quoted_strings: false,

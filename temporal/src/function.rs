@@ -152,8 +152,8 @@ impl<'a> FunctionDriver<'a> {
     }
 
     /// Cancels work that the function no longer waits for.
-    fn drop_ended_work(&mut self, whole: bool, begun: &[FunctionWork], ended: &[String]) {
-        let is_left = |id: &String| match whole {
+    fn drop_ended_work(&mut self, is_complete: bool, begun: &[FunctionWork], ended: &[String]) {
+        let is_left = |id: &String| match is_complete {
             true => !begun.iter().any(|work| work.id == *id),
             false => ended.contains(id),
         };
@@ -218,8 +218,8 @@ impl<'a> FunctionDriver<'a> {
         self.pending.push(Pending { id: Some(id), token, is_run, future });
     }
 
-    fn call(&self, number: u64, repeated: bool) -> TaskInput {
-        self.task(EngineTask::Call { number, repeated })
+    fn call(&self, number: u64, is_repeated: bool) -> TaskInput {
+        self.task(EngineTask::Call { number, repeated: is_repeated })
     }
 
     fn task(&self, task: EngineTask) -> TaskInput {
@@ -372,10 +372,10 @@ struct Child {
 }
 
 impl Child {
-    async fn run(self, ctx: &Context, workflow: String, events: Vec<Event>, function: bool) -> FunctionInput {
+    async fn run(self, ctx: &Context, workflow: String, events: Vec<Event>, is_function: bool) -> FunctionInput {
         let Self { number, step, limit, token, paused } = self;
         let id = RunId::started_by(&step).to_string();
-        let input = ctx.state(|run| RunInput { workflow, events, function, parent: Some(step), ..run.input().clone() });
+        let input = ctx.state(|run| RunInput { workflow, events, function: is_function, parent: Some(step), ..run.input().clone() });
         let options = ChildWorkflowOptions::builder()
             .workflow_id(id.clone())
             .cancellation_token(WorkflowCancellationToken::new())

@@ -200,18 +200,18 @@ pub(crate) struct SearchAttributes(Option<(String, bool)>);
 
 impl SearchAttributes {
     /// Updates the search attributes, if the namespace has them.
-    pub(crate) fn update(&mut self, ctx: &Context, state: String, gate: bool) {
+    pub(crate) fn update(&mut self, ctx: &Context, state: String, is_gate: bool) {
         let (is_searchable, workflow) = ctx.state(|run| (run.input.searchable, run.input.workflow.clone()));
         let state: String = state.chars().take(MAX_STATE_CHARS).collect();
-        if !is_searchable || self.0.as_ref().is_some_and(|shown| *shown == (state.clone(), gate)) {
+        if !is_searchable || self.0.as_ref().is_some_and(|shown| *shown == (state.clone(), is_gate)) {
             return;
         }
-        let mut updates = vec![STATE.value_set(state.clone()), GATE_OPEN.value_set(gate)];
+        let mut updates = vec![STATE.value_set(state.clone()), GATE_OPEN.value_set(is_gate)];
         if self.0.is_none() {
             updates.push(WORKFLOW.value_set(workflow));
         }
         ctx.upsert_search_attributes(updates);
-        self.0 = Some((state, gate));
+        self.0 = Some((state, is_gate));
     }
 }
 
@@ -564,7 +564,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Starts a task that performs an effect at the host and sends the events that the host does not have.
-    async fn task(&mut self, key: Key, effect: Effect, within: Duration, once: bool) {
+    async fn task(&mut self, key: Key, effect: Effect, within: Duration, is_once: bool) {
         if self.unrecorded_bytes() > MAX_TASK_EVENT_BYTES {
             self.hand_over_now().await;
         }
@@ -599,7 +599,7 @@ impl<'a> Driver<'a> {
         let future = async move {
             // A step that must not be repeated has one attempt. After a loss of its worker, the workflow requests the
             // state of the step from the host.
-            let first = ctx.execute_activity(Tasks::perform, first, options(u32::from(once))).await;
+            let first = ctx.execute_activity(Tasks::perform, first, options(u32::from(is_once))).await;
             let output = match first {
                 Ok(output) => Ok(output),
                 Err(_) if cancelled.is_cancelled() => return WorkResult::Nothing,

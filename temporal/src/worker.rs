@@ -349,7 +349,7 @@ impl Bridge {
         }
     }
 
-    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>, function: bool) {
+    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>, is_function: bool) {
         let events: Result<Vec<Event>, _> = events.into_iter().map(serde_json::from_value).collect();
         let report = |error: Option<String>| ReportRequest {
             run_id: run_id.clone(),
@@ -363,7 +363,7 @@ impl Bridge {
                 host: self.host.clone(),
                 workflow,
                 events,
-                function,
+                function: is_function,
                 parent: None,
                 lost_after: self.settings.lost_after.as_secs_f64(),
                 searchable: self.is_searchable,

@@ -52,7 +52,7 @@ pub(crate) fn work<T>(name: &str, task: impl FnOnce() -> anyhow::Result<T>) -> a
     result
 }
 
-fn report_step(name: &str, began: Instant, succeeded: bool) {
-    let outcome = if succeeded { "done" } else { "FAILED" };
+fn report_step(name: &str, began: Instant, has_succeeded: bool) {
+    let outcome = if has_succeeded { "done" } else { "FAILED" };
     eprintln!("xtask: {name}: {outcome} in {:.1} s", began.elapsed().as_secs_f64());
 }

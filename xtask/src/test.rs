@@ -116,9 +116,9 @@ impl Tally {
         }
     }
 
-    fn closing_line(&self, succeeded: bool) -> String {
+    fn closing_line(&self, has_succeeded: bool) -> String {
         let Self { passed, failed, ignored, programs } = self;
-        let verdict = if succeeded { "ok" } else { "FAILED" };
+        let verdict = if has_succeeded { "ok" } else { "FAILED" };
         format!(
             "test result: {verdict}. {passed} passed; {failed} failed; {ignored} ignored; in {programs} test programs"
         )

@@ -473,8 +473,8 @@ impl MachineWriter<'_> {
     }
 
     /// Returns the template of text typed at a prompt or into a program.
-    fn typed_text(&mut self, state: &str, text: &str, at_prompt: bool) -> String {
-        let usage = if at_prompt { Use::Shell } else { Use::Plain };
+    fn typed_text(&mut self, state: &str, text: &str, is_at_prompt: bool) -> String {
+        let usage = if is_at_prompt { Use::Shell } else { Use::Plain };
         let (template, names) = typed_template(text, &self.bindings, usage);
         self.record_used_variables(&names);
         self.untyped_arguments.retain(|name| !names.contains(name));

@@ -71,13 +71,13 @@ fn input_lines(moment: &Moment) -> Option<Vec<&str>> {
 }
 
 /// Returns the entry for one line of an input.
-fn line_entry(moment: &Moment, line: &str, row: Option<&str>, awaited: bool, printed: &str) -> Moment {
+fn line_entry(moment: &Moment, line: &str, row: Option<&str>, is_awaited: bool, printed: &str) -> Moment {
     let mut entry = Moment { printed: printed.to_owned(), ..moment.clone() };
     entry.input.text = Some(format!("{line}\n"));
     entry.input.keys = Vec::new();
     if let Some(row) = row {
         entry.input.row = Some(row.to_owned());
-        entry.input.awaited = Some(awaited);
+        entry.input.awaited = Some(is_awaited);
     }
     entry
 }

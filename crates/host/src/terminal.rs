@@ -331,8 +331,8 @@ impl HostedTerminal {
     /// # Errors
     /// If there is no such terminal.
     #[boxed]
-    pub async fn view(&self, colours: bool) -> Result<View, AskError> {
-        let view = match colours {
+    pub async fn view(&self, with_colours: bool) -> Result<View, AskError> {
+        let view = match with_colours {
             true => self.ask::<ColouredView>(TerminalRequest::View(true)).await?.0,
             false => self.ask(TerminalRequest::View(false)).await?,
         };

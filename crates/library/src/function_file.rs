@@ -146,14 +146,14 @@ impl Counts {
         self.counted.iter().any(|counted| counted == run)
     }
 
-    pub(crate) fn count(&mut self, run: &str, succeeded: bool, ended_at: SystemTime) {
+    pub(crate) fn count(&mut self, run: &str, has_succeeded: bool, ended_at: SystemTime) {
         if self.counted.len() >= MAX_COUNTED_RUNS {
             self.counted.remove(0);
         }
         self.counted.push(run.to_owned());
         self.run_count = self.run_count.saturating_add(1);
         self.last_run = Some(to_rfc3339(ended_at));
-        if succeeded {
+        if has_succeeded {
             self.success_count = self.success_count.saturating_add(1);
             self.status = Status::Proven;
         }

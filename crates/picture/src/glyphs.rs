@@ -47,14 +47,17 @@ pub(crate) enum Source {
 }
 
 impl Glyphs {
-    /// Returns the stencil of a character in one cell, or in two if `wide`. `None` for an invisible character.
-    pub(crate) fn stencil(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
-        self.stencils.entry((character, wide, bold)).or_insert_with(|| make_stencil(character, wide, bold)).as_ref()
+    /// Returns the stencil of a character in one cell, or in two if `is_wide`. `None` for an invisible character.
+    pub(crate) fn stencil(&mut self, character: char, is_wide: bool, is_bold: bool) -> Option<&Stencil> {
+        self.stencils
+            .entry((character, is_wide, is_bold))
+            .or_insert_with(|| make_stencil(character, is_wide, is_bold))
+            .as_ref()
     }
 }
 
 /// Returns the source of a character's glyph. `None` for an invisible character.
-pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
+pub(crate) fn source(character: char, is_wide: bool) -> Option<Source> {
     // Whitespace, control characters, joiners, variation selectors, direction marks and other characters without a
     // glyph.
     let is_invisible = matches!(
@@ -66,9 +69,9 @@ pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
         return None;
     }
     let is_in = |font: &FontRef<'static>| font.glyph_id(character).0 != 0;
-    Some(if shapes::is_drawn(character) && !wide {
+    Some(if shapes::is_drawn(character) && !is_wide {
         Source::Drawn
-    } else if !wide && is_in(&FONTS.regular) {
+    } else if !is_wide && is_in(&FONTS.regular) {
         Source::Text
     } else if is_in(&FONTS.emoji) {
         Source::Emoji
@@ -81,17 +84,17 @@ pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
     })
 }
 
-fn make_stencil(character: char, wide: bool, bold: bool) -> Option<Stencil> {
-    let width = if wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
-    match source(character, wide)? {
+fn make_stencil(character: char, is_wide: bool, is_bold: bool) -> Option<Stencil> {
+    let width = if is_wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
+    match source(character, is_wide)? {
         Source::Drawn => Some(shapes::draw(character)),
         Source::Text => {
-            let font = if bold { &FONTS.bold } else { &FONTS.regular };
+            let font = if is_bold { &FONTS.bold } else { &FONTS.regular };
             let font = if font.glyph_id(character).0 == 0 { &FONTS.regular } else { font };
             outline_stencil(font, character, width)
         }
         Source::Emoji => fitted_stencil(&FONTS.emoji, character, width),
-        Source::Bitmap => unifont::get_glyph(character).map(|glyph| bitmap_stencil(glyph, width, bold)),
+        Source::Bitmap => unifont::get_glyph(character).map(|glyph| bitmap_stencil(glyph, width, is_bold)),
         Source::Missing => Some(box_stencil(width)),
     }
 }
@@ -141,7 +144,7 @@ fn glyph_stencil(font: &FontRef<'static>, character: char, scale: PxScale, posit
 }
 
 /// Returns the stencil of a bitmap in the middle of its cells. If it is too wide, two columns become one.
-fn bitmap_stencil(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
+fn bitmap_stencil(glyph: &unifont::Glyph, width: i32, is_bold: bool) -> Stencil {
     const SIZE: i32 = 16;
     let columns = glyph.get_width() as i32;
     let is_squeezed = columns > width;
@@ -153,7 +156,7 @@ fn bitmap_stencil(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
         if is_squeezed {
             (u8::from(is_set(2 * x, y)) + u8::from(is_set(2 * x + 1, y))) * 127
         } else {
-            u8::from(is_set(x, y) || (bold && is_set(x - 1, y))) * 255
+            u8::from(is_set(x, y) || (is_bold && is_set(x - 1, y))) * 255
         }
     });
     Stencil { area, coverage: coverage.collect() }

@@ -215,11 +215,11 @@ impl Cell {
         }
     }
 
-    fn draw_diagonal(&mut self, falling: bool) {
+    fn draw_diagonal(&mut self, is_falling: bool) {
         let (width, height) = (CELL_WIDTH as f32, CELL_HEIGHT as f32);
         let length = width.hypot(height);
         self.shade(|x, y| {
-            let x = if falling { x } else { width - x };
+            let x = if is_falling { x } else { width - x };
             ((x * height - y * width) / length).abs() - 0.6
         });
     }

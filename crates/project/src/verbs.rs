@@ -367,7 +367,7 @@ pub(super) fn list(directories: &LibraryPaths, project: &Project, verb: &ListWor
     reply
 }
 
-fn machine_info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
+fn machine_info(library: &Library, entry: &Entry, is_hidden: bool) -> WorkflowInfo {
     let Metadata { status, version, created, run_count, success_count, last_run, .. } = &entry.metadata;
     let description = entry.description.as_ref();
     WorkflowInfo {
@@ -385,7 +385,7 @@ fn machine_info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo 
         return_values: summarize_variables(&entry.return_values),
         state_count: entry.state_count,
         file: library.file(&entry.name).display().to_string(),
-        hidden,
+        hidden: is_hidden,
         ..WorkflowInfo::default()
     }
 }

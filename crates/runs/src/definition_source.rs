@@ -128,10 +128,10 @@ impl DefinitionSource {
     }
 
     /// Returns true if the end of the run changes the library.
-    pub(super) fn changes_library(&self, completed: bool) -> bool {
+    pub(super) fn changes_library(&self, has_completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
-            Self::ToKeep { .. } => completed,
+            Self::ToKeep { .. } => has_completed,
             Self::Saved { .. } => true,
         }
     }

@@ -1032,10 +1032,10 @@ pub(crate) fn connect_timeout(caller: &Caller) -> Duration {
 
 /// Encodes text as a paste: without control characters that affect the program, and in bracketed-paste marks if the
 /// program has requested them. A person's terminal removes such characters; other senders may not.
-fn encode_paste(text: &str, bracketed: bool) -> String {
+fn encode_paste(text: &str, is_bracketed: bool) -> String {
     let clean: String =
         text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\r' | '\n')).collect();
-    if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
+    if is_bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
 /// Returns a warning about a secret that is a common word, or too short to be hidden.

@@ -285,7 +285,7 @@ fn to_screen_run(run: &Run) -> ScreenRun {
 }
 
 /// Returns the attributes of a style, as [`ScreenRun`] describes them.
-fn style_attributes(style: &Style, wide: bool) -> String {
+fn style_attributes(style: &Style, is_wide: bool) -> String {
     let mut attributes = String::new();
     let mut colour = |prefix: char, colour: Colour| match colour {
         Colour::Default => {}
@@ -314,7 +314,7 @@ fn style_attributes(style: &Style, wide: bool) -> String {
         (style.inverse, "R"),
         (style.hidden, "H"),
         (!underline.is_empty(), underline),
-        (wide, "W"),
+        (is_wide, "W"),
     ];
     for (_, attribute) in flags.into_iter().filter(|(is_set, _)| *is_set) {
         attributes.push_str(attribute);

@@ -161,19 +161,19 @@ impl QueryScript {
     }
 
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
-    pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
+    pub(crate) fn set(&mut self, name: &str, value: &str, exports: bool) {
         let value = quoted(value, self.kind).into_string().expect("quoted UTF-8 is UTF-8");
-        let assignment = match (self.kind, export) {
+        let assignment = match (self.kind, exports) {
             // An alias may replace a reserved word of the shell, so use none.
             (Kind::Bash, _) => {
-                let options = if export { "-gx" } else { "-g" };
+                let options = if exports { "-gx" } else { "-g" };
                 format!(
                     "__steplatch_a=${{{name}@a}}; \\builtin test -n \"${{__steplatch_a//[^aAr]/}}\" \
                      || \\builtin declare {options} {name}="
                 )
             }
             (Kind::Zsh, _) => {
-                let options = if export { "-gx" } else { "-g" };
+                let options = if exports { "-gx" } else { "-g" };
                 format!(
                     "[[ ${{(t){name}}} == *(readonly|array|association)* ]] || \\builtin \\typeset {options} {name}="
                 )

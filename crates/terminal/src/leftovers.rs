@@ -71,21 +71,21 @@ impl Leftovers {
     pub(crate) const INSERT: u16 = 4;
 
     /// Records that a DEC mode went on or off.
-    pub(crate) fn set(&mut self, mode: u16, on: bool) {
+    pub(crate) fn set(&mut self, mode: u16, enabled: bool) {
         if let Some(index) = MODES.iter().position(|(known, _)| *known == mode) {
             let bit = 1 << index;
-            self.modes = if on == MODES[index].1 { self.modes & !bit } else { self.modes | bit };
+            self.modes = if enabled == MODES[index].1 { self.modes & !bit } else { self.modes | bit };
         }
     }
 
     /// Records insert mode (IRM).
-    pub(crate) fn record_insert(&mut self, on: bool) {
-        self.insert_mode = on;
+    pub(crate) fn record_insert(&mut self, enabled: bool) {
+        self.insert_mode = enabled;
     }
 
     /// Records DECKPAM or DECKPNM.
-    pub(crate) fn record_keypad(&mut self, on: bool) {
-        self.keypad = on;
+    pub(crate) fn record_keypad(&mut self, enabled: bool) {
+        self.keypad = enabled;
     }
 
     /// Records the character set for letters: true for a set other than ASCII.
@@ -104,8 +104,8 @@ impl Leftovers {
     }
 
     /// Records modifyOtherKeys.
-    pub(crate) fn record_other_keys(&mut self, on: bool) {
-        self.other_keys = on;
+    pub(crate) fn record_other_keys(&mut self, enabled: bool) {
+        self.other_keys = enabled;
     }
 
     fn is_left_on(&self, mode: u16) -> bool {

@@ -699,12 +699,12 @@ impl Terminal {
         self.send_request(|reply| Request::Ready(quiet, timeout, reply)).await
     }
 
-    /// Returns the current screen and state; `colours` keeps the screen's colours.
+    /// Returns the current screen and state; `with_colours` keeps the screen's colours.
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn view(&self, colours: bool) -> Result<View, TerminalClosed> {
-        self.send_request(|reply| Request::View(colours, reply)).await
+    pub async fn view(&self, with_colours: bool) -> Result<View, TerminalClosed> {
+        self.send_request(|reply| Request::View(with_colours, reply)).await
     }
 
     /// Returns the current cells of the screen, with their colours.
@@ -815,12 +815,12 @@ impl Terminal {
         if variables.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(variables) }
     }
 
-    /// Sets variables of the live shell and exports them if `export` is true. Has the requirements of
+    /// Sets variables of the live shell and exports them if `exports` is true. Has the requirements of
     /// [`Terminal::variables`]. Does not change arrays and read-only variables.
     ///
     /// # Errors
     /// Same as [`Terminal::variables`], and if a variable does not have its new value. Other variables may be set then.
-    pub async fn set_variables(&self, values: Vec<(String, String)>, export: bool) -> Result<(), VariablesError> {
+    pub async fn set_variables(&self, values: Vec<(String, String)>, exports: bool) -> Result<(), VariablesError> {
         for (name, value) in &values {
             exchange::check_name(name)?;
             if value.contains('\0') {
@@ -830,7 +830,7 @@ impl Terminal {
         let reported = self
             .exchange(|script| {
                 for (name, value) in &values {
-                    script.set(name, value, export);
+                    script.set(name, value, exports);
                 }
                 for (name, _) in &values {
                     script.query(name);
@@ -845,7 +845,7 @@ impl Terminal {
                 .find(|(variable_name, _)| variable_name == name)
                 .and_then(|(_, variable)| variable.as_ref());
             reported
-                .is_some_and(|variable| expected.get(name) == Some(&&variable.value) && (variable.exported || !export))
+                .is_some_and(|variable| expected.get(name) == Some(&&variable.value) && (variable.exported || !exports))
         };
         let unset_names: Vec<String> =
             values.iter().map(|(name, _)| name.clone()).filter(|name| !is_set(name)).collect();

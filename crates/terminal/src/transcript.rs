@@ -741,21 +741,21 @@ impl Writer {
         self.apply_zone();
     }
 
-    fn set_untracked(&mut self, mode: u8, on: bool) {
-        if on {
+    fn set_untracked(&mut self, mode: u8, enabled: bool) {
+        if enabled {
             self.untracked_modes |= mode;
         } else {
             self.untracked_modes &= !mode;
         }
     }
 
-    fn set_modes(&mut self, params: &Params, on: bool) {
-        params.iter().flatten().for_each(|&mode| self.leftovers.set(mode, on));
+    fn set_modes(&mut self, params: &Params, enabled: bool) {
+        params.iter().flatten().for_each(|&mode| self.leftovers.set(mode, enabled));
         let switches_screen = params.iter().flatten().any(|&mode| matches!(mode, 47 | 1047 | 1049));
-        if switches_screen && self.alternate != on {
+        if switches_screen && self.alternate != enabled {
             let main = (self.moved_rows, self.rows_above);
             self.leave_row(0);
-            self.alternate = on;
+            self.alternate = enabled;
             self.apply_zone();
             let restores_main = params.iter().flatten().any(|&mode| mode == 1049);
             (self.moved_rows, self.rows_above) = if restores_main { main } else { (true, ROWS_BEYOND_SCREEN) };
@@ -763,23 +763,23 @@ impl Writer {
         }
         for &mode in params.iter().flatten() {
             match mode {
-                6 => self.set_untracked(ORIGIN, on),
-                7 => self.set_untracked(NO_WRAP, !on),
-                69 => self.set_untracked(MARGINS, on),
-                45 => self.set_untracked(REVERSE_WRAP, on),
+                6 => self.set_untracked(ORIGIN, enabled),
+                7 => self.set_untracked(NO_WRAP, !enabled),
+                69 => self.set_untracked(MARGINS, enabled),
+                45 => self.set_untracked(REVERSE_WRAP, enabled),
                 // The screen draws the held output only at the end of the update.
                 2026 => self.moved_rows = true,
-                1048 if on => self.save_cursor(),
+                1048 if enabled => self.save_cursor(),
                 1048 => self.restore_cursor(),
                 _ => {}
             }
         }
         if params.iter().flatten().any(|&mode| mode == 2004) {
-            self.takes_pastes = on;
+            self.takes_pastes = enabled;
             if self.command_zone == Zone::Input {
-                self.add_mark(if on { Mark::EditorReady } else { Mark::LineTaken });
+                self.add_mark(if enabled { Mark::EditorReady } else { Mark::LineTaken });
             }
-            if !on {
+            if !enabled {
                 self.begin_unmarked();
             }
         }

@@ -268,13 +268,13 @@ fn shell_quoted(text: &str) -> String {
     }
 }
 
-/// Splits text at its placeholders. With `paths`, `{name.part}` is a placeholder.
-fn pieces(text: &str, paths: bool) -> Vec<Piece<'_>> {
+/// Splits text at its placeholders. With `allows_paths`, `{name.part}` is a placeholder.
+fn pieces(text: &str, allows_paths: bool) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let (mut start, mut position) = (0, 0);
     while let Some(offset) = text[position..].find('{') {
         position += offset;
-        let Some((piece, length)) = placeholder(&text[position..], paths) else {
+        let Some((piece, length)) = placeholder(&text[position..], allows_paths) else {
             position += 1;
             continue;
         };
@@ -292,20 +292,20 @@ fn pieces(text: &str, paths: bool) -> Vec<Piece<'_>> {
 }
 
 /// Parses a placeholder at the start of `text` and returns it with its length.
-fn placeholder(text: &str, paths: bool) -> Option<(Piece<'_>, usize)> {
+fn placeholder(text: &str, allows_paths: bool) -> Option<(Piece<'_>, usize)> {
     if let Some(inside) = text.strip_prefix("{{")
-        && let Some((_, _, length)) = name_and_filter(inside, paths)
+        && let Some((_, _, length)) = name_and_filter(inside, allows_paths)
         && inside[length..].starts_with("}}")
     {
         return Some((Piece::Escaped(&text[1..length + 3]), length + 4));
     }
-    let (name, filter, length) = name_and_filter(text.strip_prefix('{')?, paths)?;
+    let (name, filter, length) = name_and_filter(text.strip_prefix('{')?, allows_paths)?;
     let source = text.get(..length + 2).filter(|source| source.ends_with('}'))?;
     Some((Piece::Variable { source, name, filter }, source.len()))
 }
 
 /// Parses `name` or `name|filter` at the start of `text` and returns the parts with their total length.
-fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usize)> {
+fn name_and_filter(text: &str, allows_paths: bool) -> Option<(&str, Option<Filter>, usize)> {
     let part_length = |text: &str| {
         let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
         text.find(|character| !is_part(character)).unwrap_or(text.len())
@@ -320,7 +320,7 @@ fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usi
     if name.starts_with('-') || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    while paths
+    while allows_paths
         && prefix == 0
         && let Some(rest) = text[end..].strip_prefix('.')
     {

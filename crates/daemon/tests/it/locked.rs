@@ -65,10 +65,10 @@ fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
 }
 
 /// Waits until the private part of a run is stored sealed or in plain text.
-async fn wait_until_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
-    eventually(if sealed { "the run is stored sealed" } else { "the run is stored plain" }, async || {
+async fn wait_until_stored(daemon: &TestDaemon, run: &RunReply, is_sealed: bool) {
+    eventually(if is_sealed { "the run is stored sealed" } else { "the run is stored plain" }, async || {
         let private = private_part(daemon, run);
-        if private.starts_with("sealed:") == sealed { Ok(()) } else { Err(private) }
+        if private.starts_with("sealed:") == is_sealed { Ok(()) } else { Err(private) }
     })
     .await;
 }

@@ -91,11 +91,11 @@ impl Control {
     }
 
     /// Returns the control of an operating system command for colours.
-    pub(crate) fn osc(params: &[&[u8]], bell: bool) -> Option<Self> {
+    pub(crate) fn osc(params: &[&[u8]], ends_with_bell: bool) -> Option<Self> {
         let [b"4" | b"5" | b"104" | b"105" | [b'1', b'0'..=b'9'] | [b'1', b'1', b'0'..=b'9'], ..] = params else {
             return None;
         };
-        Some(Self::Colours { params: params.iter().map(|param| param.to_vec()).collect(), bell })
+        Some(Self::Colours { params: params.iter().map(|param| param.to_vec()).collect(), bell: ends_with_bell })
     }
 }
 

@@ -54,10 +54,10 @@ impl FloodSlot {
     }
 
     /// Sets the flooding state: true if the last turn ended before the output did.
-    pub(super) fn set_flooding(&mut self, flooding: bool) {
-        if flooding != self.flooding {
-            self.flooding = flooding;
-            if flooding {
+    pub(super) fn set_flooding(&mut self, is_flooding: bool) {
+        if is_flooding != self.flooding {
+            self.flooding = is_flooding;
+            if is_flooding {
                 self.scheduler.flooding.fetch_add(1, Ordering::Relaxed);
             } else {
                 self.scheduler.flooding.fetch_sub(1, Ordering::Relaxed);

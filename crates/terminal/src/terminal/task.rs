@@ -1372,11 +1372,11 @@ impl Task {
         self.screen_version += 1;
     }
 
-    fn view(&mut self, colours: bool, states: States) -> View {
+    fn view(&mut self, with_colours: bool, states: States) -> View {
         self.mark_screen();
         View {
             version: Some(self.screen_version),
-            screen: if colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
+            screen: if with_colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
             cursor: self.intake.screen.cursor(),
             modes: self.intake.screen.modes(),
             title: self.intake.screen.title(),

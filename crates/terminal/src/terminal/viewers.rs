@@ -190,13 +190,13 @@ impl QueryFilter {
         true
     }
 
-    fn take_command(&mut self, byte: u8, escaped: bool, output: &mut Vec<u8>) -> bool {
+    fn take_command(&mut self, byte: u8, is_escaped: bool, output: &mut Vec<u8>) -> bool {
         let is_query = || {
             let body = &self.held[self.body_start..];
             is_command_query(body) || (self.draws_only && !command_draws(body))
         };
         match byte {
-            b'\\' if escaped => {
+            b'\\' if is_escaped => {
                 if is_query() {
                     self.drop_held(&mut Vec::new());
                 } else {
@@ -205,7 +205,7 @@ impl QueryFilter {
                 }
                 self.state = State::Text;
             }
-            _ if escaped => {
+            _ if is_escaped => {
                 // The following sequence, which the filter may remove, ends the command.
                 if !is_query() {
                     output.append(&mut self.held);
@@ -296,10 +296,10 @@ impl QueryFilter {
         self.state = State::Text;
     }
 
-    fn drop_string(&mut self, bell: bool, output: &mut Vec<u8>) {
+    fn drop_string(&mut self, ends_with_bell: bool, output: &mut Vec<u8>) {
         self.end_string(output);
         self.held.clear();
-        self.state = State::Dropping { bell, escaped: false };
+        self.state = State::Dropping { bell: ends_with_bell, escaped: false };
     }
 
     /// Ends the string that a dropped sequence ended.

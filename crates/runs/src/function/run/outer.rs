@@ -278,10 +278,10 @@ impl FunctionRun {
 
     /// Performs a call that the engine requests. If the request is repeated and the call is older than this daemon,
     /// another daemon may have begun the call.
-    fn perform_requested(&mut self, number: u64, repeated: bool) {
+    fn perform_requested(&mut self, number: u64, is_repeated: bool) {
         let Some(open) = self.function_state.open.get(number).cloned() else { return };
         let attempt =
-            if repeated && number <= self.last_recorded_call { Attempt::AfterRestart } else { Attempt::First };
+            if is_repeated && number <= self.last_recorded_call { Attempt::AfterRestart } else { Attempt::First };
         match open.target {
             CallTarget::Call(call) => self.perform(number, open.at, call.kind, attempt),
             CallTarget::Step { step, node, input, .. } => {
@@ -324,12 +324,12 @@ impl FunctionRun {
     }
 
     /// Returns the outcome of a call that has started a run, once the engine no longer waits for that run.
-    async fn outcome_of_child(&self, number: u64, late: bool, error: Option<String>) -> Option<CallOutcome> {
+    async fn outcome_of_child(&self, number: u64, is_late: bool, error: Option<String>) -> Option<CallOutcome> {
         let open = self.function_state.open.get(number)?;
         let CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, timeout, .. }, .. }) = &open.target else {
             return None;
         };
-        if late {
+        if is_late {
             let limit = timeout.unwrap_or_default();
             return Some(CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s")));
         }

@@ -27,11 +27,11 @@ pub(in crate::screen) struct Palette(BTreeMap<u16, Rgb>);
 
 impl Palette {
     /// Performs a command and returns the answer.
-    pub(super) fn perform(&mut self, params: &[Vec<u8>], bell: bool) -> Vec<u8> {
+    pub(super) fn perform(&mut self, params: &[Vec<u8>], ends_with_bell: bool) -> Vec<u8> {
         let Some((command, rest)) = params.split_first() else { return Vec::new() };
         let Some(command) = parse_number(command) else { return Vec::new() };
         let mut replies = Vec::new();
-        let terminator = if bell { "\x07" } else { "\x1b\\" };
+        let terminator = if ends_with_bell { "\x07" } else { "\x1b\\" };
         let mut answer = |name: String, colour: Rgb| {
             let Rgb { r, g, b } = colour;
             replies.extend(format!("\x1b]{name};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{terminator}").bytes());

@@ -84,8 +84,8 @@ impl XtermScreen {
         self.term.grid_mut().cursor.input_needs_wrap = wraps;
     }
 
-    pub(super) fn set_origin(&mut self, on: bool) {
-        match on {
+    pub(super) fn set_origin(&mut self, enabled: bool) {
+        match enabled {
             true => self.term.set_private_mode(NamedPrivateMode::Origin.into()),
             false => self.term.unset_private_mode(NamedPrivateMode::Origin.into()),
         }

@@ -12,11 +12,11 @@ use alacritty_terminal::vte::ansi::{ClearMode, Handler as _, LineClearMode};
 use super::{PROTECTED, Protection, XtermScreen, line};
 
 impl XtermScreen {
-    pub(super) fn protect(&mut self, protection: Protection, on: bool) {
-        if on || protection == Protection::Dec {
+    pub(super) fn protect(&mut self, protection: Protection, enabled: bool) {
+        if enabled || protection == Protection::Dec {
             self.protection = protection;
         }
-        self.term.grid_mut().cursor.template.flags.set(PROTECTED, on);
+        self.term.grid_mut().cursor.template.flags.set(PROTECTED, enabled);
     }
 
     /// Erases cells of a row. With `keep_protected`, skips protected cells.

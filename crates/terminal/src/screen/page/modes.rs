@@ -111,38 +111,38 @@ impl ExtraModes {
 
 impl XtermScreen {
     /// Sets or resets a DEC mode and applies its side effects.
-    pub(super) fn change_mode(&mut self, mode: PrivateMode, on: bool) {
+    pub(super) fn change_mode(&mut self, mode: PrivateMode, enabled: bool) {
         match mode.raw() {
             DECCOLM => {
                 if self.stored_modes.is_set(ALLOW_COLUMN_MODE) {
-                    self.set_column_mode(on);
+                    self.set_column_mode(enabled);
                 }
             }
             6 => {
-                self.set_origin(on);
+                self.set_origin(enabled);
                 let home = self.home();
                 self.move_cursor_to(home.0, home.1);
             }
-            47 | 1047 => self.show_alternate(on, mode.raw() == 47),
-            66 if on => self.term.set_keypad_application_mode(),
+            47 | 1047 => self.show_alternate(enabled, mode.raw() == 47),
+            66 if enabled => self.term.set_keypad_application_mode(),
             66 => self.term.unset_keypad_application_mode(),
             69 => {
                 if self.level >= 4 {
-                    self.side_margins = on.then(|| (0, self.columns() - 1));
+                    self.side_margins = enabled.then(|| (0, self.columns() - 1));
                 }
             }
-            1048 if on => self.save_cursor(),
+            1048 if enabled => self.save_cursor(),
             1048 => self.restore_cursor(),
-            1049 => self.show_alternate_with_saved_cursor(on),
-            kept if STORED_MODES.contains(&kept) => self.stored_modes.set_dec(kept, on),
-            _ if on => self.term.set_private_mode(mode),
+            1049 => self.show_alternate_with_saved_cursor(enabled),
+            kept if STORED_MODES.contains(&kept) => self.stored_modes.set_dec(kept, enabled),
+            _ if enabled => self.term.set_private_mode(mode),
             _ => self.term.unset_private_mode(mode),
         }
     }
 
     /// Performs DECCOLM: clears the screen and the margins. Keeps the width, which only clients set.
-    fn set_column_mode(&mut self, on: bool) {
-        self.stored_modes.set_dec(DECCOLM, on);
+    fn set_column_mode(&mut self, enabled: bool) {
+        self.stored_modes.set_dec(DECCOLM, enabled);
         self.side_margins = None;
         self.reset_margins();
         self.erase_rows(0..self.rows(), false);
@@ -150,17 +150,17 @@ impl XtermScreen {
     }
 
     /// Performs modes 47 and 1047, which keep the cursor position. Only 47 keeps the content of the alternate screen.
-    fn show_alternate(&mut self, on: bool, keeps_contents: bool) {
-        if self.has(TermMode::ALT_SCREEN) == on {
+    fn show_alternate(&mut self, enabled: bool, keeps_contents: bool) {
+        if self.has(TermMode::ALT_SCREEN) == enabled {
             return;
         }
         let cursor = self.term.grid().cursor.clone();
-        if !on {
+        if !enabled {
             self.alternate = keeps_contents.then(|| self.all_cells());
         }
         self.term.swap_alt();
         self.term.grid_mut().cursor = cursor;
-        if on && let Some(cells) = self.alternate.take() {
+        if enabled && let Some(cells) = self.alternate.take() {
             for (row, cells) in cells.into_iter().enumerate() {
                 self.term.grid_mut()[line(row)][..].clone_from_slice(&cells);
             }
@@ -173,12 +173,12 @@ impl XtermScreen {
     }
 
     /// Performs mode 1049: saves the cursor of the main screen, and restores it with the main screen.
-    fn show_alternate_with_saved_cursor(&mut self, on: bool) {
-        if self.has(TermMode::ALT_SCREEN) == on {
+    fn show_alternate_with_saved_cursor(&mut self, enabled: bool) {
+        if self.has(TermMode::ALT_SCREEN) == enabled {
             return;
         }
         self.alternate = None;
-        if on {
+        if enabled {
             self.saved_origin[0] = self.origin();
         } else {
             // `set_origin` moves the cursor, so call it before the swap of the screens.

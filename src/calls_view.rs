@@ -8,7 +8,7 @@ use steplatch_protocol::RunEvent;
 
 use crate::action::join_outcome;
 use crate::print::{BAD, GOOD, QUIET, visible};
-use crate::run_view::{between, line, since};
+use crate::run_view::{duration_between, line, since};
 
 /// Node calls in progress, by number.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ fn format_nested_run(event: &RunEvent, call: &CallLine, width: Option<usize>) ->
 }
 
 fn format_duration(call: &CallLine, event: &RunEvent) -> String {
-    let elapsed = between(&call.started_at, &event.timestamp);
+    let elapsed = duration_between(&call.started_at, &event.timestamp);
     // Omit durations below one millisecond.
     elapsed.filter(|elapsed| *elapsed >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }

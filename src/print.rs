@@ -240,7 +240,7 @@ pub(crate) fn duration(time: Duration) -> String {
 }
 
 /// Returns the time between two timestamps in ISO 8601, by default until now. `None` for an invalid timestamp.
-pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
+pub(crate) fn elapsed_between(begin: &str, end: Option<&str>) -> Option<Duration> {
     let begin: jiff::Timestamp = begin.parse().ok()?;
     let end = end.map_or_else(|| Ok(jiff::Timestamp::now()), str::parse).ok()?;
     // The time is zero if the clock was set back in the meantime.
@@ -264,7 +264,7 @@ pub(crate) fn ago(timestamp: &str) -> String {
 
 /// Formats a timestamp like [`ago`]. `now` replaces the current time.
 pub(crate) fn ago_at(timestamp: &str, now: Option<&str>) -> String {
-    let Some(time) = between(timestamp, now) else { return visible(timestamp) };
+    let Some(time) = elapsed_between(timestamp, now) else { return visible(timestamp) };
     match time.as_secs() {
         0..10 => "just now".to_owned(),
         seconds @ 10..60 => format!("{seconds} s ago"),
@@ -498,9 +498,9 @@ mod tests {
         assert_eq!(local_time_in("2020-02-01T10:00:59.123Z", &zone), "2020-01-31 23:00:59");
         assert_eq!(ago("once\n"), "once⏎");
         let begin = "2020-02-01T10:00:00.000Z";
-        assert_eq!(between(begin, Some("2020-02-01T10:00:02.500Z")), Some(Duration::from_millis(2500)));
-        assert_eq!(between(begin, Some("2019-01-01T00:00:00Z")), Some(Duration::ZERO));
-        assert_eq!(between(begin, Some("soon")), None);
+        assert_eq!(elapsed_between(begin, Some("2020-02-01T10:00:02.500Z")), Some(Duration::from_millis(2500)));
+        assert_eq!(elapsed_between(begin, Some("2019-01-01T00:00:00Z")), Some(Duration::ZERO));
+        assert_eq!(elapsed_between(begin, Some("soon")), None);
     }
 
     #[test]

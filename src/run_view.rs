@@ -170,7 +170,7 @@ impl RunSummary {
     }
 
     fn end_lines(&self, event: &RunEvent) -> Vec<String> {
-        let time = between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
+        let time = duration_between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
         let time = time.unwrap_or_default();
         let states = match self.states {
             // A function has no states.
@@ -212,7 +212,7 @@ impl RunSummary {
 }
 
 /// Returns the time between the timestamps of two events. Timestamps are also correct for a watcher that joins late.
-pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
+pub(crate) fn duration_between(earlier: &str, later: &str) -> Option<Duration> {
     let parse = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     parse(later)?.duration_since(parse(earlier)?).try_into().ok()
 }
@@ -220,7 +220,7 @@ pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
 /// Converts a timestamp to an instant. Returns the current instant for an invalid or future timestamp.
 pub(crate) fn since(timestamp: &str) -> Instant {
     let now = Instant::now();
-    print::between(timestamp, None).and_then(|age| now.checked_sub(age)).unwrap_or(now)
+    print::elapsed_between(timestamp, None).and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
 /// Formats `  ✓ state  tool  detail … time`, cut to the width of the terminal if there is one.

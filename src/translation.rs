@@ -101,7 +101,7 @@ fn convert_times(sentence: &str) -> String {
     while let Some(end) = remaining.find('Z').map(|zone| zone + 1) {
         let begin = end.checked_sub(TIMESTAMP_CHARS).filter(|begin| remaining.is_char_boundary(*begin));
         let timestamp = begin.map(|begin| &remaining[begin..end]).filter(|timestamp| timestamp.as_bytes()[10] == b'T');
-        match timestamp.filter(|timestamp| print::between(timestamp, Some(timestamp)).is_some()) {
+        match timestamp.filter(|timestamp| print::elapsed_between(timestamp, Some(timestamp)).is_some()) {
             Some(timestamp) => {
                 converted.push_str(&remaining[..end - TIMESTAMP_CHARS]);
                 converted.push_str(&print::local_time(timestamp));

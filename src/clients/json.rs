@@ -286,7 +286,7 @@ fn find_last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectPro
 }
 
 /// Returns the range between the braces.
-fn inside(object: &Object<'_>) -> Range<usize> {
+fn inner_range(object: &Object<'_>) -> Range<usize> {
     object.range.start + 1..object.range.end - 1
 }
 
@@ -351,7 +351,7 @@ impl Style {
 
     /// Returns the splices that add a property at the end of an object, after the comments there.
     fn insert(&self, text: &str, object: &Object<'_>, name: &str, value: &Value) -> Vec<Splice> {
-        let inside = inside(object);
+        let inside = inner_range(object);
         let last_end = object.properties.last().map(|property| property.range.end);
         let comma = last_end.and_then(|end| comma_after(text, end, inside.end));
         let after = comma.map_or(last_end.unwrap_or(inside.start), |comma| comma + 1);
@@ -399,7 +399,7 @@ impl Style {
 /// Returns the splices that remove a property from an object, with its comma and, if the line is otherwise empty, its
 /// line.
 fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Splice> {
-    let inside = inside(object);
+    let inside = inner_range(object);
     let (start, mut end) = (property.range.start, property.range.end);
     let mut splices = Vec::new();
     let following_comma = comma_after(text, end, inside.end);

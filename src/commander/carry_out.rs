@@ -27,7 +27,7 @@ impl Conversation<'_> {
         let arguments = arguments.trim();
         match order::find(name).map_err(Failure::usage)? {
             Order::Help => {
-                let lines = help::about(arguments).map_err(Failure::usage)?;
+                let lines = help::topic_text(arguments).map_err(Failure::usage)?;
                 self.screen.print_lines(&lines)?;
             }
             Order::Nodes => self.list_nodes(arguments).await?,

@@ -115,7 +115,7 @@ Other keys are those of Emacs and of your shell.",
 ///
 /// # Errors
 /// If there is no such topic. The text lists the topics.
-pub(crate) fn about(topic: &str) -> Result<Vec<String>, String> {
+pub(crate) fn topic_text(topic: &str) -> Result<Vec<String>, String> {
     let topic = topic.trim().trim_start_matches(['/', ':']).to_lowercase();
     if topic.is_empty() || topic == "help" {
         return Ok(overview());
@@ -161,19 +161,21 @@ mod tests {
     #[test]
     fn every_topic_and_command_has_help() {
         for topic in &TOPICS {
-            assert!(about(topic.name).unwrap()[0].contains(topic.summary), "{}", topic.name);
+            assert!(topic_text(topic.name).unwrap()[0].contains(topic.summary), "{}", topic.name);
             assert!(topic.text.lines().all(|line| line.chars().count() <= 110), "{} is wide", topic.name);
         }
         for row in &ORDERS {
-            assert!(about(row.names[0]).is_ok(), "{row:?}");
+            assert!(topic_text(row.names[0]).is_ok(), "{row:?}");
         }
         assert!(
-            about("/gate").unwrap()[0].contains("questions that runs wait for"),
+            topic_text("/gate").unwrap()[0].contains("questions that runs wait for"),
             "a topic may be named with its slash"
         );
-        assert!(about("").unwrap().iter().any(|line| line.contains("/fg [RUN|NUMBER]")));
+        assert!(topic_text("").unwrap().iter().any(|line| line.contains("/fg [RUN|NUMBER]")));
         assert!(
-            about("cooking").unwrap_err().ends_with("nodes, graphs, workflows, references, gates, background, keys")
+            topic_text("cooking")
+                .unwrap_err()
+                .ends_with("nodes, graphs, workflows, references, gates, background, keys")
         );
     }
 }

@@ -57,9 +57,9 @@ pub(super) fn template(grammar: &clap::Command) -> String {
     for (heading, names) in GROUPS {
         let _ = writeln!(groups, "{header}{heading}:{header:#}");
         for name in names {
-            let about = print::wrapped(&about(grammar, name), columns.saturating_sub(NAME_COLUMNS).max(1));
-            let about = about.join(&format!("\n{}", " ".repeat(NAME_COLUMNS)));
-            let _ = writeln!(groups, "  {literal}{}{literal:#}{about}", padded(name, NAME_COLUMNS - 2));
+            let description = print::wrapped(&description(grammar, name), columns.saturating_sub(NAME_COLUMNS).max(1));
+            let description = description.join(&format!("\n{}", " ".repeat(NAME_COLUMNS)));
+            let _ = writeln!(groups, "  {literal}{}{literal:#}{description}", padded(name, NAME_COLUMNS - 2));
         }
         groups.push('\n');
     }
@@ -69,7 +69,7 @@ pub(super) fn template(grammar: &clap::Command) -> String {
 }
 
 /// Returns the short description of a command.
-fn about(grammar: &clap::Command, name: &str) -> String {
+fn description(grammar: &clap::Command, name: &str) -> String {
     match grammar.find_subcommand(name).and_then(clap::Command::get_about) {
         Some(about) => about.to_string(),
         None => ABOUT_HELP.to_owned(),
@@ -124,8 +124,8 @@ mod tests {
         for (_, names) in GROUPS {
             for name in names {
                 assert!(name.width() + 4 <= NAME_COLUMNS, "{name}");
-                let about = about(&grammar, name);
-                assert!(NAME_COLUMNS + about.width() <= 80, "{name}: {about}");
+                let description = description(&grammar, name);
+                assert!(NAME_COLUMNS + description.width() <= 80, "{name}: {description}");
             }
         }
     }

@@ -181,7 +181,7 @@ pub(crate) async fn describe(paths: &DaemonPaths, id: &str) -> Result<Vec<String
 
 /// Returns the duration of a run, until now if it has not ended.
 fn run_duration(run: &RunRecord) -> String {
-    let time = print::between(&run.started_at, run.completed_at.as_deref());
+    let time = print::elapsed_between(&run.started_at, run.completed_at.as_deref());
     time.map_or_else(|| "-".to_owned(), print::duration)
 }
 

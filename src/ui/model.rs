@@ -291,7 +291,7 @@ impl Model {
             _ => ("▸", Tone::Plain),
         };
         let end = run.completed_at.as_deref().unwrap_or(&self.now);
-        let duration = print::between(&run.started_at, Some(end)).map(print::duration).unwrap_or_default();
+        let duration = print::elapsed_between(&run.started_at, Some(end)).map(print::duration).unwrap_or_default();
         let time = match run.completed_at {
             Some(_) => format!("{}, took {duration}", print::ago_at(&run.started_at, Some(&self.now))),
             None => format!("for {duration}"),

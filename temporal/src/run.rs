@@ -165,7 +165,7 @@ impl SteplatchRun {
             return Ok(());
         }
         let Ok(definition) = &self.definition else { return Err("the run has no definition".into()) };
-        let now = self.events.last().map_or(Timestamp(0), Event::at);
+        let now = self.events.last().map_or(Timestamp(0), Event::time);
         match decide(definition, &self.history, passed.input.clone(), now).events[..] {
             [] => Err("it has no effect in the state of the run".into()),
             [..] => Ok(()),

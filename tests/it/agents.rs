@@ -58,7 +58,7 @@ fn has_grown(progress: &[(f64, String)]) -> bool {
 
 fn check_progress_reports(era: Era) {
     let home = Home::new(STEPLATCH);
-    let agent = Agent::of(era, &home);
+    let agent = Agent::with_era(era, &home);
     let arguments = json!({"workflow_definition": waiting_workflow("told", "go"), "wait_seconds": 60});
     let call = agent.start_call_with_progress("run_workflow", arguments);
     let mut messages = vec![call.progress()];
@@ -142,7 +142,7 @@ fn run_outlives_its_agent_and_is_found_by_another() {
     );
     drop((first, second));
 
-    let finder = Agent::of(Era::Stateless, &home);
+    let finder = Agent::with_era(Era::Stateless, &home);
     let running_runs = finder.call_tool("list_runs", json!({"state": "running"}));
     assert_eq!(running_runs["runs"].as_array().unwrap().len(), 2, "{running_runs}");
     let (withdrawn, lost) = (find_run(&finder, "taken_back"), find_run(&finder, "lost"));
@@ -174,7 +174,7 @@ fn another_agent_can_answer_a_judgement() {
     let run = waiting_run["run_id"].as_str().unwrap();
     drop(starter);
 
-    let judge = Agent::of(Era::Stateless, &home);
+    let judge = Agent::with_era(Era::Stateless, &home);
     let waiting_runs = judge.call_tool("list_runs", json!({"state": "waiting"}));
     assert_eq!(
         (&waiting_runs["runs"][0]["run_id"], &waiting_runs["runs"][0]["pending_gates"][0]["run_id"]),

@@ -101,7 +101,7 @@ impl Procedure {
         let mut prove = self.home.steplatch();
         let inputs = inputs.iter().flat_map(|input| ["-i", input]);
         let prove = prove.args(["workflow", "prove", "procedure"]).args(inputs).envs(secrets.iter().copied());
-        let output = CommandOutput::of(&prove.output().unwrap());
+        let output = CommandOutput::from_process(&prove.output().unwrap());
         assert!(output.code == 0 && output.stdout.contains("proved by"), "{output:#?}\n{:#}", self.capture);
     }
 

@@ -18,7 +18,7 @@ pub(crate) fn run_client_script(home: &Home, client: &str, script: &str, argumen
     let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&path))).unwrap();
     let mut command = home.inside(&python);
     command.env("PATH", path).env("PYTHONDONTWRITEBYTECODE", "1").arg(script).args(arguments);
-    let output = CommandOutput::of(&command.output().unwrap());
+    let output = CommandOutput::from_process(&command.output().unwrap());
     assert_eq!(output.code, 0, "{} of {client}:\n{}{}", arguments.join(" "), output.stdout, output.stderr);
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn inspect_server(home: &Home, server: &[&str], era: &str, request: &
         command.arg("-e").arg(format!("{name}={value}"));
     }
     command.args(server).args(["--protocol-era", era]).args(request);
-    let output = CommandOutput::of(&command.output().unwrap());
+    let output = CommandOutput::from_process(&command.output().unwrap());
     let report = format!("{era} {}:\n{}{}", request.join(" "), output.stdout, output.stderr);
     assert_eq!((output.code, output.stderr.trim()), (0, ""), "{report}");
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {report}"))

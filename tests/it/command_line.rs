@@ -239,7 +239,7 @@ fn events_are_listed_and_followed_to_the_end() {
         .spawn()
         .unwrap();
     home.run(&["gates", "answer", &run, "it works"]).expect_success();
-    let followed_events = CommandOutput::of(&follower.wait_with_output().unwrap()).expect_success();
+    let followed_events = CommandOutput::from_process(&follower.wait_with_output().unwrap()).expect_success();
     assert_eq!(wait_for_run(&agent, &run), "completed");
     let followed_numbers = numbers(&followed_events);
     assert_eq!(followed_numbers[0], 10, "{followed_events}");
@@ -361,7 +361,7 @@ fn unwritable_output_ends_a_command_with_an_exit_code() {
         let (reader, closed_pipe) = std::io::pipe().unwrap();
         drop(reader);
         for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed_pipe), "a closed pipe")] {
-            let output = CommandOutput::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
+            let output = CommandOutput::from_process(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
             assert!(
                 matches!(output.code, 0..=2) && !output.stderr.contains("panicked"),
                 "{command:?} > {name}: {output:?}"
@@ -458,7 +458,7 @@ fn workflow_is_found_by_name_in_the_user_library() {
     let subdirectory = home.path().join("src/deep");
     std::fs::create_dir_all(&subdirectory).unwrap();
     let run_below = |arguments: &[&str]| {
-        CommandOutput::of(&home.steplatch().current_dir(&subdirectory).args(arguments).output().unwrap())
+        CommandOutput::from_process(&home.steplatch().current_dir(&subdirectory).args(arguments).output().unwrap())
     };
     // A directory of that name is not a workflow.
     std::fs::create_dir(subdirectory.join("nap")).unwrap();
@@ -626,7 +626,7 @@ fn self_check_asks_the_package_manager() {
         std::fs::set_permissions(&npm, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = home.inside(&program);
         command.args(["self", "check"]).env("PATH", format!("{}:/bin:/usr/bin", directory.display()));
-        CommandOutput::of(&command.output().unwrap()).expect_success()
+        CommandOutput::from_process(&command.output().unwrap()).expect_success()
     };
     assert!(check_with("echo 99.0.1").contains("99.0.1 is available; install it with: npm install steplatch@latest"));
     assert!(check_with("echo 0.0.1").contains("no newer version is known"));

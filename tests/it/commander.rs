@@ -95,7 +95,7 @@ impl Project {
     }
 
     fn run(&self, words: &[&str]) -> CommandOutput {
-        CommandOutput::of(&self.home.steplatch().current_dir(&self.directory).args(words).output().unwrap())
+        CommandOutput::from_process(&self.home.steplatch().current_dir(&self.directory).args(words).output().unwrap())
     }
 
     /// Runs these lines as a script.
@@ -104,7 +104,7 @@ impl Project {
         program.current_dir(&self.directory).arg("commander");
         let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         program.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        CommandOutput::of(&program.wait_with_output().unwrap())
+        CommandOutput::from_process(&program.wait_with_output().unwrap())
     }
 
     fn list_runs(&self, state: &str) -> Vec<Value> {

@@ -12,7 +12,7 @@ fn complete(home: &Home, words: &[&str]) -> Vec<String> {
     let index = last.to_string();
     program.env("STEPLATCH_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index).env("_CLAP_IFS", "\n");
     program.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "true");
-    let output = CommandOutput::of(&program.arg("--").args(words).output().unwrap());
+    let output = CommandOutput::from_process(&program.arg("--").args(words).output().unwrap());
     output.expect_success().lines().map(str::to_owned).collect()
 }
 

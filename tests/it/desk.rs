@@ -23,7 +23,7 @@ impl Desk {
         environment: &[(&str, &str)],
     ) -> Self {
         let terminals = Terminals::new(Options::default()).unwrap();
-        let own_terminal = OwnTerminal::of(&["bash", "-c", command], |helper| {
+        let own_terminal = OwnTerminal::run(&["bash", "-c", command], |helper| {
             helper.current_dir(directory).env_remove("NO_COLOR").envs(home.environment());
             helper.envs(environment.iter().copied());
         });

@@ -49,7 +49,7 @@ impl Installation {
         }
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         command.env("PATH", path).envs(environment.iter().copied()).current_dir(self.path("project")).args(arguments);
-        CommandOutput::of(&command.output().unwrap())
+        CommandOutput::from_process(&command.output().unwrap())
     }
 
     /// Runs `doctor` and returns its exit code and its checks.

@@ -81,7 +81,7 @@ fn invalid_workflow_is_reported_and_the_others_are_saved() {
     fs::write(&good_file, sleeping_workflow("good").to_string()).unwrap();
     let run_workflow_command = |words: &[&str]| {
         let output = home.steplatch().current_dir(&project).arg("workflow").args(words).output().unwrap();
-        steplatch_testkit::CommandOutput::of(&output)
+        steplatch_testkit::CommandOutput::from_process(&output)
     };
 
     let output = run_workflow_command(&["load", big_file.to_str().unwrap(), good_file.to_str().unwrap()]);

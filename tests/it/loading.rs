@@ -44,7 +44,7 @@ impl Project {
     }
 
     fn run(&self, words: &[&str]) -> CommandOutput {
-        CommandOutput::of(&self.home.steplatch().current_dir(&self.directory).args(words).output().unwrap())
+        CommandOutput::from_process(&self.home.steplatch().current_dir(&self.directory).args(words).output().unwrap())
     }
 
     fn load(&self, words: &[&str]) -> CommandOutput {

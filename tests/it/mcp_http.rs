@@ -187,7 +187,7 @@ fn public_conformance_suite_passes() {
             let mut node = clients::node(&server.home);
             node.arg(&suite).args(["server", "--url", &server.url(), "--spec-version", revision]);
             node.args(["--scenario", scenario, "-o"]).arg(server.home.path().join("results")).stdin(Stdio::null());
-            let output = CommandOutput::of(&node.output().unwrap());
+            let output = CommandOutput::from_process(&node.output().unwrap());
             let report = format!("{scenario} of {revision}:\n{}{}", output.stdout, output.stderr);
             assert_eq!(output.code, 0, "{report}");
             let passed = output.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&report);

@@ -53,7 +53,9 @@ impl Project {
     }
 
     fn run(&self, words: &[&str]) -> CommandOutput {
-        CommandOutput::of(&self.home.steplatch().current_dir(self.directory.join("src")).args(words).output().unwrap())
+        CommandOutput::from_process(
+            &self.home.steplatch().current_dir(self.directory.join("src")).args(words).output().unwrap(),
+        )
     }
 }
 
@@ -98,7 +100,7 @@ fn nodes_are_listed_shown_and_called() {
     program.current_dir(&project.directory).args(["nodes", "run", "identity", "-"]);
     let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     program.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
-    assert_eq!(CommandOutput::of(&program.wait_with_output().unwrap()).expect_success(), "two\nlines\n");
+    assert_eq!(CommandOutput::from_process(&program.wait_with_output().unwrap()).expect_success(), "two\nlines\n");
     for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
     {
         assert_eq!(project.run(words).code, 2, "{words:?}");

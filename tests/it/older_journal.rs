@@ -153,7 +153,7 @@ fn continue_run(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<Strin
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("inner.json"), INNER).unwrap();
     let output = home.steplatch().current_dir(&project).args(["workflow", "load", "inner.json"]).output().unwrap();
-    CommandOutput::of(&output).expect_success();
+    CommandOutput::from_process(&output).expect_success();
     home.run(&["daemon", "stop"]).expect_success();
     write_interrupted_journal(&home, run, last, has_child);
     let agent = Agent::new(&home);

@@ -39,7 +39,7 @@ impl PageHome {
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.current_dir(directory);
         terminal.args(["--quiet", "--return", "--command", &format!("{STEPLATCH} {command}"), "/dev/null"]);
-        let output = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
+        let output = CommandOutput::from_process(&terminal.stdin(Stdio::null()).output().unwrap());
         assert_eq!(output.code, 0, "{command}: {}{}", output.stdout, output.stderr);
         output.stdout.trim().to_owned()
     }
@@ -54,7 +54,7 @@ impl PageHome {
         let path = format!("PATH={}:$PATH BROWSER=any", directory.display());
         let mut terminal = self.home.inside(Path::new("script"));
         terminal.args(["--quiet", "--return", "--command", &format!("{path} {STEPLATCH} open"), "/dev/null"]);
-        let output = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
+        let output = CommandOutput::from_process(&terminal.stdin(Stdio::null()).output().unwrap());
         assert!(output.stdout.contains("opened http://localhost:"), "{}{}", output.stdout, output.stderr);
         PathBuf::from(std::fs::read_to_string(argument_file).unwrap())
     }
@@ -86,7 +86,7 @@ impl PageHome {
         let origin_header = format!("Origin: {origin}");
         curl.args(["-s", "-i", "-H", &origin_header, "-H", "Content-Type: application/json", "-d"]);
         let login = curl.arg(json!({"ticket": ticket}).to_string()).arg(format!("{origin}/page/session"));
-        let reply = CommandOutput::of(&login.output().unwrap()).stdout;
+        let reply = CommandOutput::from_process(&login.output().unwrap()).stdout;
         let cookie = reply.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
         let (name, value) = cookie.and_then(|cookie| cookie.split_once('=')).expect("a session has a cookie");
         let session: Value = serde_json::from_str(reply.lines().next_back().unwrap()).unwrap();
@@ -100,7 +100,8 @@ impl PageHome {
         let (origin, _) = self.request_ticket();
         let mut curl = Command::new("curl");
         curl.args(["-s", "-w", "\n%{http_code}", "-H", &header, "-H", "Content-Type: application/json", "-d"]);
-        let output = CommandOutput::of(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
+        let output =
+            CommandOutput::from_process(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
         let (reply, status) = output.stdout.rsplit_once('\n').unwrap();
         let mut reply: Value = serde_json::from_str(reply).unwrap();
         reply["status"] = status.parse::<u16>().unwrap().into();
@@ -700,7 +701,7 @@ fn page_logic_tests_pass_without_a_browser() {
     let mut tests = node(&home);
     tests.env("STEPLATCH_HIDDEN", serde_json::to_string(&hidden_characters()).unwrap());
     tests.args(["--test"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page/decisions.mjs"));
-    let output = CommandOutput::of(&tests.output().unwrap());
+    let output = CommandOutput::from_process(&tests.output().unwrap());
     assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
 }
 
@@ -710,6 +711,6 @@ fn page_modules_have_no_type_errors() {
     let mut checker = node(&home);
     checker.arg(installed_path(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");
     checker.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/http/page/jsconfig.json"));
-    let output = CommandOutput::of(&checker.output().unwrap());
+    let output = CommandOutput::from_process(&checker.output().unwrap());
     assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
 }

@@ -42,7 +42,7 @@ impl UserHome {
             command.env_remove(variable);
         }
         command.env("PATH", self.path("bin")).arg("setup").args(arguments);
-        CommandOutput::of(&command.output().unwrap())
+        CommandOutput::from_process(&command.output().unwrap())
     }
 
     /// Returns the outcome for each client, by its name.
@@ -284,7 +284,7 @@ fn project_has_its_own_files() {
     let user = UserHome::with_files(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
     let mut command = user.home.steplatch();
     let output = command.current_dir(user.path("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
-    let output = CommandOutput::of(&output.unwrap()).expect_success();
+    let output = CommandOutput::from_process(&output.unwrap()).expect_success();
     assert!(output.contains("VS Code      added") && output.contains("Gemini CLI   added"), "{output}");
     assert!(user.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(user.read("work/.gemini/settings.json").contains("steplatch"));

@@ -49,7 +49,7 @@ fn pdb_example_stops_in_a_function_and_runs_to_the_end() {
             .env("TMPDIR", &temporary)
             .args(["run", &example_path("pdb.json"), "--json"])
             .args(arguments);
-        let reply = CommandOutput::of(&run.output().unwrap()).json();
+        let reply = CommandOutput::from_process(&run.output().unwrap()).json();
         assert_eq!((&reply["status"], &reply["final_state"]), (&"completed".into(), &"close".into()), "{reply:#}");
         assert_eq!(reply["final_variables"]["seen_match_text"], prices);
         assert_eq!(reply["final_variables"]["result_match_text"], total);
@@ -207,7 +207,7 @@ fn second_daemon_on_the_same_state_is_refused() {
     let other_runtime_dir = home.path().join("elsewhere");
     let second =
         home.steplatch().env("XDG_RUNTIME_DIR", other_runtime_dir).args(["daemon", "start", "--foreground"]).output();
-    let second = CommandOutput::of(&second.unwrap());
+    let second = CommandOutput::from_process(&second.unwrap());
     assert_eq!(second.code, 1);
     let expected = format!("a daemon (pid {}, version", first["pid"]);
     assert!(second.stderr.contains(&expected) && second.stderr.contains("already owns"), "{}", second.stderr);
@@ -220,7 +220,7 @@ fn client_finds_a_daemon_with_another_runtime_directory() {
     let other_runtime_dir = home.path().join("elsewhere");
     let status =
         home.steplatch().env("XDG_RUNTIME_DIR", other_runtime_dir).args(["daemon", "status", "--json"]).output();
-    assert_eq!(CommandOutput::of(&status.unwrap()).json()["pid"], first["pid"]);
+    assert_eq!(CommandOutput::from_process(&status.unwrap()).json()["pid"], first["pid"]);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn play_recording(file: &Path) -> Value {
     let package = package_dir.expect("no player is installed; run cargo xtask test, which installs it");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/player.mjs");
     let output = std::process::Command::new("node").args([&script, &package]).arg(file).output().unwrap();
-    CommandOutput::of(&output).json()
+    CommandOutput::from_process(&output).json()
 }
 
 #[test]

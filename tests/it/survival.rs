@@ -286,7 +286,7 @@ fn terminals_are_found_after_the_runtime_directory_is_lost() {
         if uses_other_directory {
             list.env("XDG_RUNTIME_DIR", home.path().join("other"));
         }
-        let listing = CommandOutput::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
+        let listing = CommandOutput::from_process(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
         assert_eq!(listing["sessions"][0]["session_id"], session, "the host listens again, and is found");
     }
 }

@@ -305,14 +305,15 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
 fn waiting_run_without_a_terminal_explains_how_to_answer() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
-    let output =
-        CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
+    let output = CommandOutput::from_process(
+        &home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap(),
+    );
     assert_eq!(output.code, 3, "{output:?}");
     let expected = format!("answer it with: steplatch gates answer {}/wait/1@", find_waiting_run(&home));
     assert!(output.stdout.contains(&expected), "{output:?}");
     assert!(output.stdout.contains("2  it is broken\n") && !output.stdout.contains('\x1b'), "{output:?}");
 
-    let json = CommandOutput::of(
+    let json = CommandOutput::from_process(
         &home.steplatch().args(["run", "judged.json", "--json"]).stdin(Stdio::null()).output().unwrap(),
     );
     assert_eq!((json.code, &json.json()["status"]), (3, &json!("waiting")));
@@ -329,8 +330,9 @@ fn nested_question_is_shown_with_its_states() {
     }});
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
     // Without a person, the command names the waiting run that needs an answer.
-    let output =
-        CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
+    let output = CommandOutput::from_process(
+        &home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap(),
+    );
     let waiting = find_waiting_run(&home);
     assert_eq!(output.code, 3, "{output:?}");
     assert!(output.stdout.contains(&format!("steplatch gates answer {waiting}/wait/1@")), "{output:?}");

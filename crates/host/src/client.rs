@@ -387,7 +387,7 @@ impl Host {
 
     /// Waits until the connection has ended.
     #[boxed]
-    pub async fn lost(&self) {
+    pub async fn wait_until_lost(&self) {
         let mut has_ended = self.shared.has_ended.clone();
         // Ignore the error: if the sender was dropped, the connection has ended, too.
         let _ = has_ended.wait_for(|has_ended| *has_ended).await;

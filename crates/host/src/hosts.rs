@@ -581,7 +581,7 @@ impl Hosts {
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
         machine.record_opened(&step, &terminal, is_taken).await.map_err(|what| keeper.implausible(what))?;
         let requested = Opening::new(host.socket(), &spec).description(terminal.id.clone(), terminal.pid);
-        Ok((HostedTerminal::on(host, requested), terminal))
+        Ok((HostedTerminal::on_machine(host, requested), terminal))
     }
 
     /// Returns whether this computer has a terminal with this id, open or lost.
@@ -866,7 +866,7 @@ impl Hosts {
 
     /// Returns the ended host with which this terminal ended, if any.
     #[must_use]
-    pub fn lost(&self, id: &str) -> Option<LostHost> {
+    pub fn lost_host(&self, id: &str) -> Option<LostHost> {
         let here = self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid);
         match here {
             Some(pid) => Some(LostHost { pid, machine: None }),
@@ -1049,7 +1049,7 @@ impl Hosts {
                 if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
                 }
-                if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
+                if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.wait_until_lost()).await.is_err() {
                     tracing::error!(
                         pid = host.greeting().pid,
                         "a terminal host does not exit; its terminals stay open"
@@ -1214,7 +1214,7 @@ impl Hosts {
         let (pid, lost_host) = (greeting.pid, host.clone());
         drop(host);
         tokio::spawn(async move {
-            lost_host.lost().await;
+            lost_host.wait_until_lost().await;
             if let Some(mut child) = child {
                 // The host has closed its socket and is ending. Wait for the process, so that no zombie is left.
                 let _ = tokio::task::spawn_blocking(move || child.wait()).await;

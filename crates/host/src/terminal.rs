@@ -186,7 +186,7 @@ impl HostedTerminal {
     }
 
     /// Returns a terminal on a remote host, with its recorded description.
-    pub(crate) fn on(host: RemoteHost, recorded: Description) -> Self {
+    pub(crate) fn on_machine(host: RemoteHost, recorded: Description) -> Self {
         let id = recorded.id.clone();
         Self {
             keeper: Keeper::Remote(host),

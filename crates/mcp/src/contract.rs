@@ -260,7 +260,7 @@ fn internal_error(error: &AskError) -> ErrorData {
 }
 
 impl ServerBackend for Contract {
-    fn about(&self) -> ServerConfig {
+    fn server_config(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()

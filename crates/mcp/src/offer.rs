@@ -26,7 +26,7 @@ use crate::progress::Progress;
 /// questions are possible.
 pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
-    fn about(&self) -> ServerConfig;
+    fn server_config(&self) -> ServerConfig;
 
     /// Returns the tools, sorted by name.
     fn tools(&self) -> impl Future<Output = CachedList<Tool>> + Send;

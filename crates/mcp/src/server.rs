@@ -77,7 +77,8 @@ impl<O: ServerBackend> Server<O> {
             return meta;
         }
         let mut meta = meta.unwrap_or_default();
-        let identity = serde_json::to_value(self.offer().about().server_info).expect("an identity contains only JSON");
+        let identity =
+            serde_json::to_value(self.offer().server_config().server_info).expect("an identity contains only JSON");
         meta.0.insert(SERVER_INFO.to_owned(), identity);
         Some(meta)
     }
@@ -170,7 +171,7 @@ fn check_first_page(request: Option<PaginatedRequestParams>) -> Result<(), Error
 
 impl<O: ServerBackend> ServerHandler for Server<O> {
     fn get_info(&self) -> ServerConfig {
-        self.offer().about()
+        self.offer().server_config()
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -342,7 +343,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         // The server logs to stderr. An offer that announces logging to clients sends all its log messages itself.
-        match self.offer().about().capabilities.logging {
+        match self.offer().server_config().capabilities.logging {
             Some(_) => Ok(()),
             None => Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
         }

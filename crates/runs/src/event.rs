@@ -57,7 +57,7 @@ impl RunEvents {
     /// # Errors
     ///
     /// If reading the history fails.
-    pub(super) async fn so_far(mut self) -> Result<Vec<RunEvent>, Unreadable> {
+    pub(super) async fn read_recorded(mut self) -> Result<Vec<RunEvent>, Unreadable> {
         let last = self.run.progress().seq;
         let mut events = Vec::new();
         while self.next <= last {

@@ -517,7 +517,7 @@ impl Runs {
             Err(error) => return refusal(error.to_string()),
         };
         let reader = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
-        match (reader(run).so_far().await, reader(&other_run).so_far().await) {
+        match (reader(run).read_recorded().await, reader(&other_run).read_recorded().await) {
             (Ok(events), Ok(other_events)) => {
                 let (run, other_id) = (run.id.to_string(), other_run.id.to_string());
                 steplatch_capture::compare_runs((&run, &events), (&other_id, &other_events))

@@ -229,7 +229,7 @@ impl Sessions {
         if session.is_empty() {
             return LookupError::Unnamed;
         }
-        if let Some(LostHost { pid, machine }) = self.hosts.lost(session) {
+        if let Some(LostHost { pid, machine }) = self.hosts.lost_host(session) {
             return LookupError::Lost { session: session.to_owned(), pid, machine };
         }
         let open = self

@@ -62,7 +62,7 @@ impl Agent {
 
     /// Starts `steplatch mcp` in `home` for an agent that uses the protocol version `era`.
     #[must_use]
-    pub fn of(era: Era, home: &Home) -> Self {
+    pub fn with_era(era: Era, home: &Home) -> Self {
         Self::start(era, home, &[], json!({}))
     }
 

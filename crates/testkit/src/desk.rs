@@ -25,7 +25,7 @@ impl OwnTerminal {
     /// # Panics
     /// If the program does not start in time.
     #[must_use]
-    pub fn of(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
+    pub fn run(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (script, socket) = (directory.path().join("desk.py"), directory.path().join("desk"));
         std::fs::write(&script, include_str!("desk.py")).unwrap();
@@ -66,7 +66,7 @@ impl<'a> Person<'a> {
     #[must_use]
     pub fn runs(agent: &'a Agent, home: &Home, program: &str, arguments: &str) -> Self {
         let command = format!("{program} {arguments}; echo exit-code-$?; sleep 100");
-        let terminal = OwnTerminal::of(&["bash", "-c", &command], |helper| {
+        let terminal = OwnTerminal::run(&["bash", "-c", &command], |helper| {
             helper.current_dir(home.path()).envs(home.environment());
         });
         let open_reply = agent.call_tool("open_terminal", json!({"command": terminal.show()}));

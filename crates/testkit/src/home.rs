@@ -122,12 +122,12 @@ impl Home {
         let mut program = program.spawn().expect("the program starts");
         // Ignore the error, because a program that reads no input may have exited.
         drop(program.stdin.take().map(|mut standard_input| standard_input.write_all(input.as_bytes())));
-        CommandOutput::of(&program.wait_with_output().expect("the program exits"))
+        CommandOutput::from_process(&program.wait_with_output().expect("the program exits"))
     }
 
     /// Runs the program with `arguments` and returns its output.
     pub fn run(&self, arguments: &[&str]) -> CommandOutput {
-        CommandOutput::of(&self.steplatch().args(arguments).output().expect("the program starts"))
+        CommandOutput::from_process(&self.steplatch().args(arguments).output().expect("the program starts"))
     }
 }
 
@@ -155,7 +155,7 @@ pub struct CommandOutput {
 impl CommandOutput {
     /// Reads the output of a program.
     #[must_use]
-    pub fn of(output: &Output) -> Self {
+    pub fn from_process(output: &Output) -> Self {
         Self {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

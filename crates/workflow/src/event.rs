@@ -400,7 +400,7 @@ fn is_zero(number: &u32) -> bool {
 impl Event {
     /// Returns the time of the event.
     #[must_use]
-    pub fn at(&self) -> Timestamp {
+    pub fn time(&self) -> Timestamp {
         match self {
             Self::Started { at, .. }
             | Self::StateEntered { at, .. }

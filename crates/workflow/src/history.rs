@@ -700,7 +700,7 @@ impl History {
             }
             Event::Cancelled { at, reason } => self.end(Status::Cancelled { reason: reason.clone() }, *at),
         }
-        self.update_clock(event.at());
+        self.update_clock(event.time());
     }
 
     /// Updates the stops of the run's clock.

@@ -25,7 +25,8 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
     let name = run.map(|run| visible(&run.workflow_id)).unwrap_or_default();
     let state = run.map_or("", |run| if run.paused.is_some() { "paused" } else { run.state.as_str() });
     let duration = run.and_then(|run| {
-        print::between(&run.started_at, Some(run.completed_at.as_deref().unwrap_or(&model.now))).map(print::duration)
+        print::elapsed_between(&run.started_at, Some(run.completed_at.as_deref().unwrap_or(&model.now)))
+            .map(print::duration)
     });
     let title = vec![
         Span::styled(format!(" {name} "), STRONG),
@@ -91,7 +92,7 @@ fn draw_step(model: &Model, step: &Step, buffer: &mut Buffer, row: Rect, is_sele
 }
 
 fn step_duration(model: &Model, step: &Step) -> Option<Duration> {
-    print::between(&step.began, Some(step.ended.as_deref().unwrap_or(&model.now)))
+    print::elapsed_between(&step.began, Some(step.ended.as_deref().unwrap_or(&model.now)))
 }
 
 /// Draws the input and output of a step, and the log and result of the run where they belong.

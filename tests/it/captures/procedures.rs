@@ -90,7 +90,7 @@ fn installer_is_captured_without_its_password() {
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
     let mut prove = procedure.home.steplatch();
     let prove = prove.args(["workflow", "prove", "procedure", "-i", "PORT=1234"]).env("PASSWORD", "a-third-one");
-    let output = CommandOutput::of(&prove.output().unwrap()).expect_success();
+    let output = CommandOutput::from_process(&prove.output().unwrap()).expect_success();
     assert!(output.contains("proved by 3 runs"), "{output}");
     assert_eq!(procedure.file("conf"), "port=1234 password=11\n");
     assert!(!procedure.is_in_library("a-third-one"));

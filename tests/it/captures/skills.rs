@@ -9,7 +9,7 @@ use super::Session;
 fn run_elsewhere(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> CommandOutput {
     let mut program = home.steplatch();
     let program = program.args(arguments).envs(environment.iter().copied()).current_dir(home.path());
-    CommandOutput::of(&program.output().unwrap())
+    CommandOutput::from_process(&program.output().unwrap())
 }
 
 #[test]

@@ -227,7 +227,7 @@ impl Rig {
     /// Runs a command of the server's own client.
     pub(crate) fn run_client(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.temporal().server_command();
-        CommandOutput::of(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
+        CommandOutput::from_process(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
     }
 
     /// Returns the whole content of the Temporal server's database.

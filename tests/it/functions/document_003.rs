@@ -26,7 +26,7 @@ impl Session {
         std::fs::create_dir_all(directory.join(".git")).unwrap();
         std::fs::write(directory.join("flow.py"), text).unwrap();
         let output = home.steplatch().current_dir(&directory).args(["workflow", "load", "flow.py"]).output().unwrap();
-        Self { home, load_output: CommandOutput::of(&output) }
+        Self { home, load_output: CommandOutput::from_process(&output) }
     }
 
     /// Loads a file that must be valid.

@@ -45,7 +45,7 @@ fn check_files_have_no_secret(story: &Story) {
 }
 
 fn start_run(mut command: Command) -> Value {
-    let output = CommandOutput::of(&command.output().unwrap());
+    let output = CommandOutput::from_process(&command.output().unwrap());
     json!({"run_id": output.expect_success().trim()})
 }
 

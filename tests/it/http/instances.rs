@@ -113,7 +113,7 @@ fn call_of_a_remote_tool_returns_the_services_result() {
     service.script("8", vec![json!({"status": "FAILED", "output": {"error": "the disk is full"}})]);
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
-    for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
+    for agent in [Agent::with_era(Era::Handshake, &home), Agent::with_era(Era::Stateless, &home)] {
         let _ = agent.call_tool("refresh_workflows", json!({}));
         let completed_reply = agent.call_tool("workflow_deploy", json!({"to": "prod"}));
         assert_eq!(

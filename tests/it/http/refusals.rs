@@ -202,7 +202,7 @@ fn stream_of_an_old_token_ends_with_it() {
 fn environment_token_is_accepted_and_hidden_from_terminals() {
     let home = steplatch_testkit::Home::new(crate::http::client::STEPLATCH);
     let output = home.steplatch().args(["serve"]).env("STEPLATCH_HTTP_TOKEN", "short").output().unwrap();
-    let output = steplatch_testkit::CommandOutput::of(&output);
+    let output = steplatch_testkit::CommandOutput::from_process(&output);
     assert!(output.code == 2 && output.stderr.contains("STEPLATCH_HTTP_TOKEN must be"), "{}", output.stderr);
     let token = "a-token-of-the-environment";
     let mut process = home

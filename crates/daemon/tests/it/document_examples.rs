@@ -49,7 +49,7 @@ struct Agent {
 }
 
 impl Agent {
-    async fn of(daemon: &TestDaemon, programs: &[(&str, &str)]) -> Self {
+    async fn connect(daemon: &TestDaemon, programs: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         fs::create_dir(path("bin")).unwrap();
@@ -158,7 +158,7 @@ fn repeating_machine(name: &str, text: &str) -> Value {
 #[tokio::test]
 async fn simple_workflow_of_document_000_line_1671() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let request = json!({"workflow_definition": read(SIMPLE_TEST)});
     let result = agent.runs(request.clone()).await;
     assert_eq!(
@@ -198,7 +198,7 @@ async fn branching_workflow_of_document_000_line_1710() {
     let daemon = TestDaemon::new().await;
     for (printed, way) in [("  12 passing (3ms)", "tests_passed"), ("  2 failing", "tests_failed")] {
         let npm = format!("#!/bin/sh\necho '{printed}'\n");
-        let agent = Agent::of(&daemon, &[("npm", &npm)]).await;
+        let agent = Agent::connect(&daemon, &[("npm", &npm)]).await;
         let result = agent.runs(json!({"workflow_definition": read(TEST_WITH_BRANCHING), "wait_seconds": 60})).await;
         assert_eq!((&result["success"], &result["final_state"]), (&json!(true), &json!("cleanup")), "{result}");
         assert_eq!(states(&result), ["start_session", "run_tests", "wait_for_results", way, "cleanup"]);
@@ -213,7 +213,7 @@ async fn interactive_workflow_of_document_000_line_1794() {
     // A debugger that passes unknown commands to the shell, so that the example's `read` prompts the person.
     let python = "#!/bin/bash\nprintf '(Pdb) '\nwhile IFS= read -r line; do\n  case \"$line\" in\n    q) exit 0 ;;\n    \
                   *) eval \"$line\" ;;\n  esac\n  printf '(Pdb) '\ndone\n";
-    let agent = Agent::of(&daemon, &[("python", python)]).await;
+    let agent = Agent::connect(&daemon, &[("python", python)]).await;
     let start_reply = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
     assert_eq!((&start_reply["success"], &start_reply["status"]), (&json!(false), &json!("running")));
     let session = eventually("the terminal is open", async || {
@@ -235,7 +235,7 @@ async fn interactive_workflow_of_document_000_line_1794() {
 #[tokio::test]
 async fn pipeline_of_document_000_line_1961() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     for (name, text) in [
         ("code_linting", "{target_dir}"),
         ("test_suite", "{test_type}"),
@@ -275,7 +275,7 @@ async fn pipeline_of_document_000_line_1961() {
 #[tokio::test]
 async fn requests_of_document_000_line_2080_run_saved_workflows() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     for (name, text) in [("my_saved_workflow", "done"), ("parameterized_workflow", "{env} {version}")] {
         assert_eq!(agent.create(&repeating_machine(name, text)).await["success"], true);
     }
@@ -299,7 +299,7 @@ async fn requests_of_document_000_line_2080_run_saved_workflows() {
 #[tokio::test]
 async fn conditions_of_document_000_line_1637() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let mut definition = repeating_machine("conditions", "x");
     definition["states"]["repeat"]["transitions"] =
         json!([{"condition": read_with_comments(CONDITIONS), "next_state": "repeat"}]);
@@ -312,7 +312,7 @@ async fn conditions_of_document_000_line_1637() {
 #[tokio::test]
 async fn library_of_document_000_line_70_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let (name, created) = ("workflow1", "2025-08-03T12:00:00.123456+00:00");
     let definition = repeating_machine(name, "first");
     let metadata = json!({
@@ -346,7 +346,7 @@ async fn library_of_document_000_line_70_is_listed_and_run() {
 #[tokio::test]
 async fn build_of_document_001_line_580_is_checked_twice() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[("make", "#!/bin/sh\necho \"made $1 in $PWD\"\n")]).await;
+    let agent = Agent::connect(&daemon, &[("make", "#!/bin/sh\necho \"made $1 in $PWD\"\n")]).await;
     let definition = read(BUILD_PROJECT);
     let created = agent.create(&definition).await;
     let signature = json!({
@@ -450,7 +450,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
 #[tokio::test]
 async fn contract_of_document_001_line_20_requires_states() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let mut definition = json!({
         "name": "build_project",
         "arguments": {"PROJECT_ROOT": "Path to project directory"},
@@ -491,7 +491,7 @@ async fn contract_of_document_001_line_20_requires_states() {
 #[tokio::test]
 async fn example_of_document_001_line_1035_runs_with_all_states() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let mut definition = read_with_comments(WORKFLOW_IDENTIFIER);
     let refusal = agent.create(&definition).await;
     let problems = refusal["validation_errors"].to_string();
@@ -520,7 +520,7 @@ async fn example_of_document_001_line_1035_runs_with_all_states() {
 #[tokio::test]
 async fn library_of_document_001_line_436_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let definition = json!({
         "name": "build_project", "description": "Build a software project", "arguments": {}, "return_values": {},
         "initial_state": "look",
@@ -555,7 +555,7 @@ async fn library_of_document_001_line_436_is_listed_and_run() {
 #[tokio::test]
 async fn invalid_request_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     assert_eq!(agent.create(&repeating_machine("there", "x")).await["success"], true);
     let missing = agent.runs(json!({"workflow_name": "nothing", "session_id": "current_session"})).await;
     let fields = ["success", "workflow_name", "session_id", "final_state", "states_executed", "workflow_signature"];
@@ -582,7 +582,7 @@ async fn invalid_request_is_answered_as_in_document_001_line_1217() {
 #[tokio::test]
 async fn unwritable_library_is_reported_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     fs::write(agent.library(), "a file in place of the directory").unwrap();
     let result = agent.runs(json!({"workflow_definition": repeating_machine("unsaved", "x")})).await;
     assert_eq!(
@@ -604,7 +604,7 @@ async fn unwritable_library_is_reported_as_in_document_000_line_885() {
 #[tokio::test]
 async fn only_completion_is_a_success_as_in_document_000_line_184() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let machine = |action: Value| json!({"initial_state": "only", "states": {"only": {"action": action}}});
     let start = |definition: Value, wait: f64| json!({"workflow_definition": definition, "save_on_success": false, "wait_seconds": wait});
     let nap = machine(json!({"tool": "sleep", "params": {"seconds": 60}}));
@@ -653,7 +653,7 @@ async fn only_completion_is_a_success_as_in_document_000_line_184() {
 #[tokio::test]
 async fn schema_has_the_fields_of_document_001_line_1347() {
     let daemon = TestDaemon::new().await;
-    let agent = Agent::of(&daemon, &[]).await;
+    let agent = Agent::connect(&daemon, &[]).await;
     let schema = agent.call_tool("GET_WORKFLOW_SCHEMA", json!({})).await;
     assert_has_fields(&schema, &["json_schema", "documentation", "available_tools", "schema_version"]);
     // Lines 88-95: no session is required, and defaults are shown.

@@ -19,16 +19,17 @@ struct Author {
 }
 
 impl Author {
-    async fn of(daemon: &TestDaemon) -> Self {
+    async fn connect(daemon: &TestDaemon) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("project/src")).unwrap();
         fs::create_dir(directory.path().join("project/.git")).unwrap();
         fs::create_dir(directory.path().join("home")).unwrap();
-        let client = Self::at(daemon, &directory.path().join("project/src"), &directory.path().join("home")).await;
+        let client =
+            Self::client_at(daemon, &directory.path().join("project/src"), &directory.path().join("home")).await;
         Self { client, directory }
     }
 
-    async fn at(daemon: &TestDaemon, cwd: &Path, home: &Path) -> Client {
+    async fn client_at(daemon: &TestDaemon, cwd: &Path, home: &Path) -> Client {
         let home = home.display().to_string();
         let hello = Hello {
             protocol_version: PROTOCOL_VERSION,
@@ -84,7 +85,7 @@ fn row(name: &str, hidden: bool) -> (String, String, bool) {
 #[tokio::test]
 async fn project_workflow_is_saved_found_described_and_removed() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     assert_eq!(author.list().await, []);
 
     let created = author.create(machine("greet")).await;
@@ -151,7 +152,7 @@ async fn project_workflow_is_saved_found_described_and_removed() {
 #[tokio::test]
 async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let refusal = author
         .create(json!({
             "initial_state": "x",
@@ -189,7 +190,7 @@ async fn all_problems_are_reported_at_once_and_nothing_is_saved() {
 #[tokio::test]
 async fn warning_allows_saving_and_costly_pattern_is_a_pattern() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let mut explosive = machine("explosive");
     explosive["states"]["type"]["transitions"] =
         json!([{"condition": {"pattern_match": "(a+)+$(?=b)"}, "next_state": "type"}]);
@@ -205,9 +206,9 @@ async fn warning_allows_saving_and_costly_pattern_is_a_pattern() {
 #[tokio::test]
 async fn names_fall_back_to_user_library_hidden_by_project() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let at_home =
-        Author::at(&daemon, &author.directory.path().join("home"), &author.directory.path().join("home")).await;
+        Author::client_at(&daemon, &author.directory.path().join("home"), &author.directory.path().join("home")).await;
     for name in ["greet", "build"] {
         let verb = CreateWorkflow { workflow_definition: machine(name), overwrite_existing: false, reason: None };
         let created = at_home.call(verb).await.unwrap();
@@ -231,7 +232,7 @@ async fn names_fall_back_to_user_library_hidden_by_project() {
 #[tokio::test]
 async fn unknown_name_is_answered_with_existing_names() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let error = async |name: &str| {
         let reply = author.client.call(DescribeWorkflow { name: name.to_owned() }).await.unwrap();
         assert!(!reply.success);
@@ -257,7 +258,7 @@ async fn unknown_name_is_answered_with_existing_names() {
 #[tokio::test]
 async fn broken_files_and_index_hide_nothing() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     assert!(author.create(machine("greet")).await.success);
     fs::write(author.project().join("half.json"), "{\"definition\": {").unwrap();
     fs::write(author.project().join("index.json"), "not an index").unwrap();
@@ -295,7 +296,7 @@ async fn broken_files_and_index_hide_nothing() {
 #[tokio::test]
 async fn ten_megabyte_definition_is_refused_at_once() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let mut long = machine("long");
     long["states"]["type"]["action"]["params"]["input_text"] = "x".repeat(10 << 20).into();
     let started = Instant::now();
@@ -318,7 +319,7 @@ async fn ten_megabyte_definition_is_refused_at_once() {
 #[tokio::test]
 async fn list_can_be_searched_and_is_bounded() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     for name in ["build", "rebuild", "test"] {
         assert!(author.create(machine(name)).await.success);
     }
@@ -331,7 +332,7 @@ async fn list_can_be_searched_and_is_bounded() {
 #[tokio::test]
 async fn example_for_agents_is_valid_and_docs_name_every_action() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let overview = GetWorkflowSchema { topic: Some(WorkflowTopic::Overview) };
     let overview = author.client.call(overview).await.unwrap();
     let example = overview.documentation.split("```json\n").nth(1).unwrap().split("```").next().unwrap();

@@ -64,7 +64,7 @@ steps = [{ id = "inner", node = "twice", input = "x" }, { id = "outer", node = "
 "#;
 
 impl Author {
-    async fn of(daemon: &TestDaemon) -> Self {
+    async fn connect(daemon: &TestDaemon) -> Self {
         Self::with(daemon, DECLARED).await
     }
 
@@ -110,7 +110,7 @@ impl Author {
 #[tokio::test]
 async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let listing = author.client.call(ListNodes::default()).await.unwrap();
     assert!(listing.success, "{listing:?}");
     let ids: Vec<(&str, &str)> = listing.nodes.iter().map(|node| (node.id.as_str(), node.kind.as_str())).collect();
@@ -158,7 +158,7 @@ async fn project_nodes_are_listed_and_an_invalid_one_is_named() {
 #[tokio::test]
 async fn call_uses_project_directory_and_callers_environment() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let called = author.call_tool("where", Value::Null).await;
     assert!(called.success, "{called:?}");
     assert_eq!(called.output, json!(format!("{}\nhello", author.project().display())));
@@ -191,7 +191,7 @@ async fn call_uses_project_directory_and_callers_environment() {
 #[tokio::test]
 async fn secret_reference_is_in_no_reply() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let called = author.call_tool("token", json!(format!("I know {TOKEN}"))).await;
     assert_eq!((called.success, called.error_type.as_deref()), (false, Some("exit_code")));
     assert_eq!(called.output, json!("got ••••••"));
@@ -209,7 +209,7 @@ async fn secret_reference_is_in_no_reply() {
 #[tokio::test]
 async fn graph_runs_its_steps_and_names_the_failed_ones() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let twice = author.runs("twice", json!("hi")).await;
     assert_eq!((twice.success, &twice.output), (true, &json!("HI A B")), "{twice:?}");
     assert_eq!(twice.attributes["execution_order"], json!(["one", "two"]));
@@ -321,7 +321,7 @@ async fn timed_out_graph_ends_its_calls() {
 #[tokio::test]
 async fn repeated_step_makes_one_call() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let count = RunNode { node_id: "count".to_owned(), ..RunNode::default() };
     let first = author.client.call_once(&count, "step_1").await.unwrap();
     assert_eq!(first.output.as_str().map(str::trim), Some("1"));
@@ -349,7 +349,7 @@ async fn repeated_step_makes_one_call() {
 #[tokio::test]
 async fn call_ends_with_its_caller_and_with_the_daemon() {
     let daemon = TestDaemon::new().await;
-    let author = Author::of(&daemon).await;
+    let author = Author::connect(&daemon).await;
     let pid = author.project().join("slow.pid");
     let slow = RunNode { node_id: "slow".to_owned(), ..RunNode::default() };
     tokio::select! {

@@ -713,7 +713,7 @@ impl Supervisor {
             _ => None,
         });
         match host {
-            Some(host) => host.lost().await,
+            Some(host) => host.wait_until_lost().await,
             None => std::future::pending().await,
         }
     }

@@ -367,7 +367,7 @@ impl Machine {
     pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<HostedTerminal> {
         let (socket, noted) = self.notes.lock().find(id_or_name)?;
         let host = self.hosts().into_iter().find(|host| host.socket() == socket)?;
-        Some(HostedTerminal::on(host, noted))
+        Some(HostedTerminal::on_machine(host, noted))
     }
 
     /// Returns whether a terminal was opened on this remote host.
@@ -481,11 +481,11 @@ impl Machine {
         let Some(opening) = opening else { return Ok(None) };
         let Some(host) = self.hosts().into_iter().find(|host| host.socket() == opening.socket) else { return Ok(None) };
         if let Some(id) = opening.terminal.clone() {
-            return Ok(Some(HostedTerminal::on(host, opening.description(id, 0))));
+            return Ok(Some(HostedTerminal::on_machine(host, opening.description(id, 0))));
         }
         let session = host.connected_session().ok_or_else(|| host.connection_error())?;
         let found = self.look_up(&host, &session, step, &is_taken).await?;
-        Ok(found.map(|id| HostedTerminal::on(host, opening.description(id, 0))))
+        Ok(found.map(|id| HostedTerminal::on_machine(host, opening.description(id, 0))))
     }
 
     /// Requests the terminal of a step whose opening has no answer.

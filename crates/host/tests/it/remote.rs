@@ -288,7 +288,7 @@ async fn terminals_of_an_ended_host_are_lost_and_a_new_host_starts() {
     })
     .await;
     eventually("the terminal is reported as lost", async || {
-        hosts.lost(terminal.id().as_str()).map(drop).ok_or("not lost")
+        hosts.lost_host(terminal.id().as_str()).map(drop).ok_or("not lost")
     })
     .await;
     assert!(hosts.list().await.is_empty());

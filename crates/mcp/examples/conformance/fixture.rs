@@ -229,7 +229,7 @@ impl Fixture {
 
 impl ServerBackend for Fixture {
     #[expect(deprecated, reason = "the suite still tests logging")]
-    fn about(&self) -> ServerConfig {
+    fn server_config(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_logging()
             .enable_tools()

@@ -26,7 +26,7 @@ pub struct Retry {
     #[serde(default = "one_second")]
     pub delay: Seconds,
     /// Factor by which the delay grows with each retry (default 2)
-    #[serde(default = "two")]
+    #[serde(default = "default_backoff_factor")]
     #[schemars(range(min = 1.0, max = 10.0))]
     pub backoff: f64,
     /// Time limit of each attempt, in seconds
@@ -38,7 +38,7 @@ fn one_second() -> Seconds {
     Seconds::ONE
 }
 
-fn two() -> f64 {
+fn default_backoff_factor() -> f64 {
     2.0
 }
 

@@ -342,7 +342,7 @@ impl Entry {
     }
 
     /// Returns the time of the entry.
-    pub(super) fn at(&self) -> Timestamp {
+    pub(super) fn time(&self) -> Timestamp {
         match self {
             Self::Started(started) => started.at,
             Self::Called { at, .. }

@@ -153,7 +153,7 @@ impl FunctionState {
             Entry::Cancelled { at, .. } => self.end(End::new(*at, RunState::Cancelled)),
         }
         let is_at_work = self.paused.is_none() && self.state() == RunState::Running;
-        self.clock.apply(entry.at(), is_at_work);
+        self.clock.apply(entry.time(), is_at_work);
     }
 
     /// Records the terminal in which a node has its program. A failed call may have opened a terminal, or used the

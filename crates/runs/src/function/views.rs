@@ -29,13 +29,14 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
         Entry::Called { at, number, frame, within: inner, call } => {
             let frame = inner.unwrap_or(frame);
             let (event_type, data) = match call.kind {
-                CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => {
-                    ("node_started".to_owned(), within(frame, json!({"node_id": node, "call": number, "input": input})))
-                }
+                CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => (
+                    "node_started".to_owned(),
+                    in_frame(frame, json!({"node_id": node, "call": number, "input": input})),
+                ),
                 CallKind::RunWorkflow { workflow, input, params, .. } => {
                     let data = json!({"workflow_id": workflow, "call": number, "input": input, "params": params,
                                       "child_run_id": child_run_id(&run.id, number)});
-                    ("nested_workflow_started".to_owned(), within(frame, data))
+                    ("nested_workflow_started".to_owned(), in_frame(frame, data))
                 }
                 CallKind::Gate { prompt, choices, form, answered_by, context, .. } => (
                     "gate_waiting".to_owned(),
@@ -138,7 +139,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
 }
 
 /// Adds the frame that makes a call, unless the frame is the run itself.
-fn within(frame: u64, mut data: Value) -> Value {
+fn in_frame(frame: u64, mut data: Value) -> Value {
     if frame != ROOT {
         data["within"] = frame.into();
     }

@@ -51,7 +51,7 @@ impl From<Decide> for GateAnswer {
 
 impl GateAnswer {
     /// Returns the author of the answer, the used surface, and the proof.
-    pub(crate) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
+    pub(crate) async fn author(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
         let mut surface = caller.display_surface().await;
         if self.is_agent_decision {
             surface.push_str(" decide");

@@ -97,7 +97,7 @@ pub(super) fn result_value(history: &History) -> Value {
 }
 
 fn to_run_event(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
-    let timestamp = clock::to_iso8601(event.at());
+    let timestamp = clock::to_iso8601(event.time());
     let (event_type, data) = match event {
         Event::Started { variables, limits, session_id, parent, .. } => (
             "workflow_started",

@@ -260,7 +260,7 @@ pub(super) fn remove_nested_logs(values: &mut Map<String, Value>) {
 
 /// Returns the log entries of the next event, with its time.
 pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
-    let timestamp = clock::to_iso8601(event.at());
+    let timestamp = clock::to_iso8601(event.time());
     let dated = |entry| {
         let mut entry = serde_json::to_value(entry).ok()?;
         entry.as_object_mut()?.insert("timestamp".to_owned(), timestamp.clone().into());

@@ -172,7 +172,7 @@ impl Entry {
     }
 
     /// Returns the time of the entry.
-    pub(super) fn at(&self) -> Timestamp {
+    pub(super) fn time(&self) -> Timestamp {
         match self {
             Self::Began(began) => began.at,
             Self::Queued { at }

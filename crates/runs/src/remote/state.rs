@@ -128,7 +128,7 @@ impl State {
             }
         }
         let at_work = self.phase == Phase::InProgress && self.paused.is_none() && self.gate().is_none();
-        self.clock.apply(entry.at(), at_work);
+        self.clock.apply(entry.time(), at_work);
     }
 
     fn end(&mut self, at: Timestamp, state: RunState, error: Option<String>, result: &Value) {

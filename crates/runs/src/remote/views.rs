@@ -21,7 +21,7 @@ use crate::seal::Seal;
 /// Returns an entry as an event; `None` if followers do not see the entry.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let entry = Entry::read(record, &Seal::default())?;
-    let at = entry.at();
+    let at = entry.time();
     let (event_type, data) = match entry {
         Entry::Began(began) => {
             let RemoteStart { service, workflow_id, input, .. } = *began;

@@ -330,7 +330,7 @@ impl Runs {
             }
             proof = Some(GateProof { provided: given_proof, required });
         }
-        Ok(VerifiedAnswer { choice, by: answer.by(caller, proof, signed).await })
+        Ok(VerifiedAnswer { choice, by: answer.author(caller, proof, signed).await })
     }
 
     /// Returns the end of gate `gate_id`, or the last answer if `gate_id` is `None`.

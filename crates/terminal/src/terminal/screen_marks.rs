@@ -338,7 +338,7 @@ mod tests {
             }
         }
 
-        fn at(&self) -> usize {
+        fn absolute_row(&self) -> usize {
             self.top + self.row
         }
 
@@ -362,12 +362,12 @@ mod tests {
                 Piece::Text(text) => {
                     for character in text.chars() {
                         if self.is_full {
-                            let at = self.at();
+                            let at = self.absolute_row();
                             self.wrapped[at] = true;
                             self.down();
                             (self.column, self.is_full) = (0, false);
                         }
-                        let at = self.at();
+                        let at = self.absolute_row();
                         self.rows[at][self.column] = character;
                         self.is_full = self.column + 1 == COLS;
                         self.column = (self.column + 1).min(COLS - 1);
@@ -384,7 +384,7 @@ mod tests {
                 Piece::Save => self.saved = (row, column, self.is_full),
                 Piece::Restore => (self.row, self.column, self.is_full) = self.saved,
                 Piece::Csi(count, action) => {
-                    let at = self.at();
+                    let at = self.absolute_row();
                     let number = (*count).max(1);
                     if matches!(action, 'K' | 'J' | 'X' | '@' | 'P') && !(*action == 'K' && *count == 0 && self.is_full)
                     {
@@ -457,7 +457,7 @@ mod tests {
 
         /// The first row of the line of the cursor.
         fn line_of_cursor(&self) -> usize {
-            let mut row = self.at();
+            let mut row = self.absolute_row();
             while row > 0 && self.wrapped[row - 1] {
                 row -= 1;
             }
@@ -549,7 +549,7 @@ mod tests {
                 let text: String = rows.clone().flat_map(|row| now.rows[row]).collect();
                 prop_assert_eq!(line.text.trim_end(), text.trim_end());
                 let is_changed = rows.clone().any(|row| changed.contains(&row));
-                let has_cursor = rows.contains(&now.at()) && !text.trim().is_empty();
+                let has_cursor = rows.contains(&now.absolute_row()) && !text.trim().is_empty();
                 prop_assert_eq!(line.is_changed, is_changed || has_cursor, "rows {:?}", rows);
             }
             let known = lines.first().map_or(0, first)..now.rows.len();

@@ -144,7 +144,7 @@ fn every_branch_ends_unless_the_first_failure_counts() {
     let decision = end_branch(&mut run, 1, &failed("no"));
     assert_eq!(abandoned(&decision.effects), [2]);
     let cancelled = Event::ChildEnded {
-        at: decision.events[0].at(),
+        at: decision.events[0].time(),
         step,
         workflow: "b".into(),
         end: ChildEnd::Cancelled,

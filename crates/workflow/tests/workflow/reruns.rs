@@ -58,7 +58,7 @@ fn rerun_has_earlier_results_without_performing_them() {
     assert!(matches!(performed[..], [Effect::Perform { step, .. }] if step.place == "ship"), "{performed:?}");
     // The time limit starts anew with the run.
     assert_eq!(history.time_left(LATER), rerun_start().limits.execution_timeout());
-    assert!(started.events.iter().all(|event| event.at() == LATER));
+    assert!(started.events.iter().all(|event| event.time() == LATER));
     assert_eq!(history.states_executed(), 3);
 }
 

@@ -6,7 +6,7 @@ use steplatch_workflow::{Effect, History, Outcome, Start, child_outcome};
 
 use crate::machine::{Machine, definition, fields, problems, start};
 
-fn to(state: &str) -> Value {
+fn transitions_to(state: &str) -> Value {
     json!([{"condition": "success", "next_state": state}])
 }
 
@@ -15,7 +15,7 @@ fn machine(states: Value) -> Value {
 }
 
 fn look(next: &str) -> Value {
-    json!({"action": {"tool": "await_output", "params": {"pattern": "load (?P<load>\\S+)"}}, "transitions": to(next)})
+    json!({"action": {"tool": "await_output", "params": {"pattern": "load (?P<load>\\S+)"}}, "transitions": transitions_to(next)})
 }
 
 fn matched_result() -> Value {
@@ -41,8 +41,8 @@ fn set_takes_values_of_any_type_and_return_ends_the_run() {
         "look": look("set"),
         "set": {"action": {"tool": "set", "params": {
             "user": "{load}", "deep": {"list": ["{look_groups.1}", 2, null]}, "ok": true
-        }}, "transitions": to("again")},
-        "again": {"action": {"tool": "set", "params": {"ok": "{ok}", "user": null}}, "transitions": to("done")},
+        }}, "transitions": transitions_to("again")},
+        "again": {"action": {"tool": "set", "params": {"ok": "{ok}", "user": null}}, "transitions": transitions_to("done")},
         "done": {"action": {"tool": "return", "params": {"result": {"who": "{user}", "all": "{deep}", "one": "{deep.list.1}", "ok": "{ok}"}}}}
     }));
     assert_eq!(warnings(&document), "");
@@ -116,9 +116,9 @@ fn invalid_set_and_return_have_places() {
         "arguments": {"A": {"from": "{x}"}},
         "initial_state": "empty",
         "states": {
-            "empty": {"action": {"tool": "set"}, "transitions": to("names")},
-            "names": {"action": {"tool": "set", "params": {"1st": 1, "error": 2, "a b": 3, "fine-1": 4}}, "transitions": to("back")},
-            "back": {"action": {"tool": "return", "params": {"value": 1}}, "transitions": to("empty")}
+            "empty": {"action": {"tool": "set"}, "transitions": transitions_to("names")},
+            "names": {"action": {"tool": "set", "params": {"1st": 1, "error": 2, "a b": 3, "fine-1": 4}}, "transitions": transitions_to("back")},
+            "back": {"action": {"tool": "return", "params": {"value": 1}}, "transitions": transitions_to("empty")}
         }
     });
     expect![[r#"
@@ -140,7 +140,7 @@ fn input_with_a_wait_is_judged_like_a_wait() {
     let document = machine(json!({
         "look": {
             "action": {"tool": "send_input", "params": {"input_text": "uptime\n", "pattern": "load (?P<load>\\S+)", "timeout": 90}},
-            "transitions": to("next")
+            "transitions": transitions_to("next")
         },
         "next": {"action": {"tool": "sleep", "params": {"seconds": "{load}"}}}
     }));

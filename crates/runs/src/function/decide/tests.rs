@@ -39,7 +39,7 @@ fn called(number: u64, kind: CallKind) -> Entry {
     Entry::Called { at: AT, number, frame: ROOT, within: None, call: call_of(number, kind) }
 }
 
-fn within(number: u64, outer: u64, kind: CallKind) -> Entry {
+fn nested_call(number: u64, outer: u64, kind: CallKind) -> Entry {
     let call = Call { ordinal: number, within: Some(outer), kind };
     Entry::Called { at: AT, number, frame: ROOT, within: Some(outer), call }
 }
@@ -110,7 +110,7 @@ fn call_names_its_enclosing_call_by_number() {
 
 #[test]
 fn dropping_a_call_drops_its_descendants() {
-    let state = state([called(1, node()), within(2, 1, sleep()), within(3, 2, sleep()), called(4, sleep())]);
+    let state = state([called(1, node()), nested_call(2, 1, sleep()), nested_call(3, 2, sleep()), called(4, sleep())]);
     let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![], vec![1], vec![4]), false);
     assert_eq!(advance.dropped, [2, 3, 1]);
     assert_eq!(abandoned(&advance.entries), [2, 3, 1], "the innermost calls are recorded first");
@@ -177,7 +177,7 @@ fn end_of_the_root_cancels_its_open_gates_once() {
 
 #[test]
 fn answer_abandons_descendant_calls() {
-    let state = state([called(1, node()), within(2, 1, gate()), within(3, 2, sleep())]);
+    let state = state([called(1, node()), nested_call(2, 1, gate()), nested_call(3, 2, sleep())]);
     let below = state.abandon_below(&run(), 1, AT);
     assert_eq!((below.calls, abandoned(&below.entries)), (vec![2, 3], vec![2, 3]));
     let nothing = state.abandon(&run(), 8, AT);

@@ -35,7 +35,7 @@ pub(crate) struct ServerLock(File);
 
 impl Drop for ServerLock {
     fn drop(&mut self) {
-        // Closing is not enough: a forked child holds the same lock until its `exec`.
+        // Closing is not enough, because a forked child holds the same lock until its `exec`.
         let _ = self.0.unlock();
     }
 }

@@ -67,7 +67,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     }
 }
 
-/// Returns the message about the pause before the check of a passphrase that follows wrong ones.
+/// Returns the message about the pause before a passphrase is checked after wrong attempts.
 pub(crate) fn pause_message(seconds: u64) -> String {
     format!("wrong passphrases were given before; this one is checked in {seconds} s")
 }

@@ -435,7 +435,7 @@ impl RunWatcher<'_> {
         };
         if let Some(error) = error {
             self.view.remark(&error)?;
-            // The gate may be closed: another client may have answered it.
+            // The gate may be closed, because another client may have answered it.
             if self.open_gate(&question.gate().run_id, &question.gate().gate_id).await?.is_some() {
                 return self.continue_question(question);
             }

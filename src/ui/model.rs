@@ -369,7 +369,7 @@ impl Model {
         }
     }
 
-    /// Returns whether a click may be the one that has given the window the focus.
+    /// Returns whether a click may have given the window the focus.
     pub(crate) fn was_just_focused(&self) -> bool {
         self.focused_at.is_some_and(|at| self.elapsed < at + FOCUS_CLICK_TIMEOUT)
     }

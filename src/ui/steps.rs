@@ -11,7 +11,7 @@ use crate::print;
 /// Maximum number of steps. The oldest are dropped.
 const MAX_STEPS: usize = 5000;
 
-/// Maximum number of shown lines of a value, and of shown characters of a line.
+/// Maximum number of lines shown for a value, and of characters shown for a line.
 const MAX_LINES: usize = 2000;
 const MAX_LINE_CHARS: usize = 4000;
 

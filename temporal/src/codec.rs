@@ -2,9 +2,9 @@
 //!
 //! The codec seals payloads with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database,
 //! its page and their backups contain no definitions, outputs or secrets. Names of workflows, of task queues and of
-//! runs are not payloads, and Temporal does not pass search attributes to a codec: they stay readable. Workers write
-//! all other payloads, so the codec refuses an unsealed payload: without the key, a client of the server cannot change
-//! a run.
+//! runs are not payloads, and Temporal does not pass search attributes to a codec, because they stay readable. Workers
+//! write all other payloads, so the codec refuses an unsealed payload: without the key, a client of the server cannot
+//! change a run.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Gates for people, answered at an MCP client, according to the client's capabilities.
+//! Gates for people, answered in an MCP client, depending on its capabilities.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -77,7 +77,7 @@ fn dialog_without_a_decision_leaves_the_gate_open() {
         let next_step = waiting["next_step"].as_str().unwrap();
         let command = format!("steplatch gates answer {run}/ask/1@");
         assert!(next_step.contains("still open") && next_step.contains(&command), "{next_step}");
-        // Reading the run again does not ask the person again.
+        // A second read of the run does not repeat the dialog.
         let second_read = agent.call_tool("get_run", json!({"run_id": run}));
         assert_eq!(second_read["status"], "waiting");
         assert!(second_read["next_step"].as_str().unwrap().contains("gates answer"), "{second_read}");

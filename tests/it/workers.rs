@@ -137,7 +137,7 @@ async fn overlong_single_operation_is_killed_at_once() {
     assert_eq!(asked_input(&bystander.replay(Vec::new()).await.unwrap()), "one");
 }
 
-/// The time of this test is virtual: it advances while the worker is silent.
+/// The time of this test is virtual, because it advances while the worker is silent.
 #[tokio::test(start_paused = true)]
 async fn silent_worker_is_killed() {
     let arguments = ["-c".into(), "read -r never; exec sleep 1000".into()].to_vec();

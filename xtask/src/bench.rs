@@ -66,8 +66,8 @@ pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
 
 /// Performs the jobs of an agent with real programs, with the published binary and the peer; prints a table for each.
 ///
-/// `--no-peer` omits the peer; all other arguments go to the script. Some jobs need root, in a separate
-/// container: they add users and start servers on loopback.
+/// `--no-peer` omits the peer; all other arguments go to the script. Some jobs need root, in a separate container,
+/// because they add users and start servers on loopback.
 pub(crate) fn jobs(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (without_peer, passed): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--no-peer");

@@ -112,7 +112,7 @@ fn without_code_spans(text: &str) -> String {
     plain
 }
 
-/// Returns the end of the code that begins with a number of backquotes. A paragraph without its closing ones has none.
+/// Returns the end of the code that begins with a number of backquotes. A paragraph without its closing marks has none.
 fn closing_marks(code: &str, length: usize) -> Option<usize> {
     let paragraph = code.find("\n\n").unwrap_or(code.len());
     let mut at = length;

@@ -3,7 +3,7 @@
 //! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
 //! <https://github.com/P-H-C/phc-string-format>), the time at which it was set, and a key pair that the passphrase
 //! opens. The file does not contain the passphrase itself. After a removal, `approver.cleared.json` has the private key
-//! unencrypted. An unreadable file is considered an unknown passphrase: the approver refuses answers.
+//! unencrypted. If the file is unreadable, the passphrase is unknown, and the approver refuses answers.
 //!
 //! The passphrase prevents agents on the daemon's own surfaces from answering as a person, and prevents runs in a copy
 //! of the state from continuing without the person. It does not protect against a process that writes this user's
@@ -359,7 +359,7 @@ impl Approver {
     }
 
     /// Returns the key of a removed passphrase, which opens its seals without a person. Deletes that key if a
-    /// passphrase is set: a daemon that was killed while it changed the passphrase leaves it behind.
+    /// passphrase is set, because a daemon that was killed while it changed the passphrase leaves it behind.
     #[boxed]
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED_KEY_FILE);

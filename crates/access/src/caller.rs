@@ -86,7 +86,7 @@ impl Caller {
     }
 
     /// Returns the refusal of a request whose program, or the browser behind it, is in a steplatch terminal, was
-    /// started by steplatch, or cannot be determined: an agent may control it.
+    /// started by steplatch, or cannot be determined, because an agent may control it.
     #[boxed]
     pub async fn kept_terminal_refusal(&self) -> Option<PersonRefusal> {
         let refusal = match self.peer {

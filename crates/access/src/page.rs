@@ -33,7 +33,7 @@ use share::{DEFAULT_SHARE_TIME, MAX_SHARE_TIME, MAX_SHARES, Share};
 use ticket::TICKET_LIFETIME;
 pub(crate) use ticket::{Exchange, TicketTable};
 
-/// Number of random bytes of a ticket and of each half of a session.
+/// Number of random bytes in a ticket, and in each half of a session.
 const SECRET_BYTES: usize = 32;
 
 /// The SHA-256 hash of a secret, as stored. Secrets are random, so they cannot be guessed from their hashes.

@@ -1,10 +1,10 @@
 //! The weakest proof of a person that gates accept, over time.
 //!
 //! The setting `gates.require` is in a file that an agent may be able to write. A stricter value applies immediately. A
-//! weaker value applies after a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions: a
-//! question requires the strictest value since its beginning. `gates.json` of the state directory stores the history of
-//! the values, so that a restarted daemon knows them. This does not protect against a program that can also write that
-//! file.
+//! weaker value applies after a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions,
+//! because a question requires the strictest value since its beginning. `gates.json` of the state directory stores the
+//! history of the values, so that a restarted daemon knows them. This does not protect against a program that can also
+//! write that file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl ProofRequirement {
         let stored = std::fs::read_to_string(&file).ok().and_then(|text| match serde_json::from_str::<Stored>(&text) {
             Ok(stored) if stored.version == FILE_VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
-                // Refusing all answers would not protect anything: a program that can damage the file can also remove
-                // it.
+                // Refusing all answers would not protect anything, because a program that can damage the file can also
+                // remove it.
                 tracing::warn!(file = %file.display(), "failed to read the file; the setting gates.require applies");
                 None
             }
@@ -89,7 +89,7 @@ impl ProofRequirement {
         changes.iter().skip(replaced_count).map(|change| change.require).max().unwrap_or(Proof::Passkey)
     }
 
-    /// Returns the setting if it is weaker than the current value: a person has not confirmed it.
+    /// Returns the setting if it is weaker than the current value, because a person has not confirmed it.
     pub(crate) fn unconfirmed(&self) -> Option<Proof> {
         let setting = self.policy.weakest();
         (setting < self.current()).then_some(setting)

@@ -657,7 +657,7 @@ mod tests {
         assert!(!masked(encoded).contains("dXBlcnNlY3Jld"), "{}", masked(encoded));
         let portion = secrets.masked_portion("a supersec\nret-value b", 6..16);
         assert_eq!(portion, "••••••\n••••••");
-        // A short secret is not joined across lines: its halves may be adjacent by chance.
+        // A short secret is not joined across lines, because its halves may be adjacent by chance.
         secrets.add("pass");
         assert_eq!(masked("com\npa\nss"), "com\npa\nss");
     }

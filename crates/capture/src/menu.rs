@@ -424,7 +424,7 @@ fn is_mentioned(keys: &[String], lines: &[&str]) -> bool {
 #[derive(Debug, Clone, Copy)]
 enum KeyPosition {
     First,
-    /// Such as in `Press 2 to install`.
+    /// For example, in `Press 2 to install`.
     Second,
     Last,
 }

@@ -344,7 +344,8 @@ impl Output<'_> {
     }
 
     /// Returns the pattern of the recorded rows, from the first to the last row that is similar to the row of the
-    /// value, with groups that match another similar row. Rows that are too far apart give the pattern of the one row.
+    /// value, with groups that match another similar row. If the rows are too far apart, the pattern has only one of
+    /// them.
     fn recorded_rows_pattern(&self, row: usize, column: usize) -> String {
         let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, &value_pattern(self.word), &[]));
         let similar: Vec<usize> =

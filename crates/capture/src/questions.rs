@@ -224,7 +224,7 @@ fn uncompared_menu_is_reported() {
     assert!(reports_uncompared_menu("The usual one is shop\nName: ", "shop"));
     assert!(!reports_uncompared_menu("shop is the usual one\nName: ", "shop"), "the row with the word is compared");
     assert!(!reports_uncompared_menu("Found 3 files\nHow many? ", "4"));
-    // Nothing but signs is a question that many programs ask.
+    // Many programs ask a question that consists only of signs.
     let anything = |recorded: &str| {
         captured(recorded, "y").guesses.iter().any(|guess| guess.guess.contains("nearly any question"))
     };

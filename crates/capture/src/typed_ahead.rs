@@ -56,7 +56,7 @@ fn input_lines(moment: &Moment) -> Option<Vec<&str>> {
     let input = &moment.input;
     let text = input.text.as_deref()?;
     let ends_with_enter = input.keys.iter().all(|key| key == "enter" || key == "return");
-    // An empty last line is also an input: it ends a block in an interpreter.
+    // An empty last line is also an input, because it ends a block in an interpreter.
     let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
     let is_split = input.kind == InputKind::Typed
         && input.context == "program"

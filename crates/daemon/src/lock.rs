@@ -50,7 +50,7 @@ pub(crate) enum LockFileState {
     Same,
     /// The file was removed, perhaps with its directory.
     Removed,
-    /// Another file has the path: the directory was recreated.
+    /// Another file has the path, because the directory was recreated.
     Replaced,
 }
 
@@ -180,7 +180,7 @@ impl Drop for StateLock {
     fn drop(&mut self) {
         // Clear the record of the owner, which would be misleading. If that fails, the lock is still released below.
         let _ = self.file.set_len(0);
-        // Closing is not enough: a forked child that has not reached its `exec` holds the same lock. The kernel
+        // Closing is not enough, because a forked child that has not reached its `exec` holds the same lock. The kernel
         // releases it in any case when the last holder closes.
         let _ = self.file.unlock();
     }

@@ -628,7 +628,7 @@ impl Waiting {
             let _ = answer.sender.send(body.map(<[u8]>::to_vec));
         } else if let Some(events) = table.events.get(&number) {
             let Some(body) = body else {
-                // End the events, because the following ones would be wrong without the missing one.
+                // End the events, because the remaining events would be wrong without the missing event.
                 table.events.remove(&number);
                 return;
             };

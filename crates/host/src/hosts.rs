@@ -282,7 +282,7 @@ pub(crate) async fn list_with_timeout<T: DeserializeOwned + Send + 'static>(host
     reply.map_err(|_| silent_error())?
 }
 
-/// Returns the first terminal that one of the hosts of this computer finds.
+/// Returns the first terminal that a host on this computer finds.
 async fn find_terminal(hosts: Vec<Host>, request: HostRequest) -> Result<Option<HostedTerminal>, AskError> {
     let request = Arc::new(request);
     let mut requests = JoinSet::new();
@@ -827,7 +827,7 @@ impl Hosts {
         };
         match found {
             Ok(None) => Ok(remote),
-            // A silent host does not matter: the name was free here when the remote terminal received it.
+            // A silent host does not matter, because the name was free here when the remote terminal received it.
             Err(_) if remote.is_some() => Ok(remote),
             found => found,
         }

@@ -251,7 +251,7 @@ fn copy_and_flush(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A stopped host, or one on a busy machine, keeps its terminals: the near end must not consider them lost.
+    /// A stopped host, or one on a busy machine, keeps its terminals, because the near end must not consider them lost.
     #[tokio::test(start_paused = true)]
     async fn listening_but_silent_host_has_not_ended() {
         let directory = tempfile::tempdir().unwrap();

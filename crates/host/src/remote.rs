@@ -215,7 +215,7 @@ impl RemoteHosts {
         })
     }
 
-    /// Returns a receiver of the number of changes of the connections.
+    /// Returns a receiver that counts changes of the connections.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }

@@ -1,8 +1,8 @@
 //! Persistent names of runs, terminals, steps and workflows.
 //!
 //! Owns the format of ids, their creation and their parsing. Ids are parsed once, at the edge of the program, so that a
-//! `RunId` is always well formed. Random ids are hard to guess, but they are not access control: the permissions of the
-//! socket are.
+//! `RunId` is always well formed. Random ids are hard to guess, but they are not access control, because the
+//! permissions of the socket are.
 
 mod random;
 mod step;

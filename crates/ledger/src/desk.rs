@@ -115,7 +115,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Records the terminal of a single command, before the end of its opening. Returns the terminal if the requester
-    /// has abandoned its step in the meantime: the caller closes it.
+    /// has abandoned its step in the meantime, because the caller closes it.
     pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
         match self.ledger.find(opening) {
             Some(EffectState::Performing(performing)) if !performing.is_abandoned => {
@@ -140,8 +140,9 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results: it has stored
-    /// them, or has abandoned the steps. Calls `notify` for each effect in progress. Returns the terminals to close.
+    /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results, because it has
+    /// stored them, or has abandoned the steps. Calls `notify` for each effect in progress. Returns the terminals to
+    /// close.
     pub fn settle(&mut self, steps: &str, mut notify: impl FnMut(&N)) -> Vec<T> {
         self.ledger.settle(steps);
         for (key, performing) in self.ledger.performing() {

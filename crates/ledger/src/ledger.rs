@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::effect::{Effect, EffectKey, names_step};
 
-/// Bounds of a ledger. Effects in progress stay, and so do names of effects that their requesters still settle: a
-/// repeated request must not perform them again.
+/// Bounds of a ledger. Effects in progress stay, and so do names of effects that their requesters still settle, because
+/// a repeated request must not perform them again.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerLimits {
     /// Maximum number of stored names of finished effects. Effects that their requester still settles do not count.
@@ -85,8 +85,8 @@ impl<P, R> Ledger<P, R> {
     }
 
     /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or its name was dropped long
-    /// after its end. If the requester settled the step before it requested an effect, the effect is unknown: the step
-    /// is abandoned.
+    /// after its end. If the requester settled the step before it requested an effect, the effect is unknown, because
+    /// the step is abandoned.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);
@@ -166,8 +166,8 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results: it has stored
-    /// them, or has abandoned the steps. A request that arrives late finds them unknown and performs nothing.
+    /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results, because it has
+    /// stored them, or has abandoned the steps. A request that arrives late finds them unknown and performs nothing.
     pub fn settle(&mut self, steps: &str) {
         for key in self.step_keys(steps) {
             if key.effect != Effect::Open {

@@ -149,8 +149,8 @@ impl<'f> DirectoryLock<'f> {
 
 impl Drop for DirectoryLock<'_> {
     fn drop(&mut self) {
-        // Closing is not enough: a forked child that has not reached its `exec` shares the open file and its lock. If
-        // this fails, the kernel releases the lock when the last holder closes the file.
+        // Closing is not enough, because a forked child that has not reached its `exec` shares the open file and its
+        // lock. If this fails, the kernel releases the lock when the last holder closes the file.
         let _ = self.file.unlock();
     }
 }

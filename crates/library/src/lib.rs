@@ -8,7 +8,7 @@
 //! `NAME.meta.json` with the statistics of its runs.
 //!
 //! Every write replaces a whole file, under a lock that all processes share; readers need no lock. `index.json` is a
-//! cache: it is derived from the files, and rebuilt when it does not match them.
+//! cache, because it is derived from the files, and rebuilt when it does not match them.
 //!
 //! The previous versions of a changed machine are in `.versions`, with their authors.
 //!

@@ -130,7 +130,7 @@ impl Library {
 
     /// Saves a definition whose run completed: as `name`, otherwise by its own name, otherwise as `workflow_` with its
     /// signature. Appends `_2`, `_3` and so on if a file or `is_taken` claims the name. Does not save a definition that
-    /// is equivalent to a saved one; that one becomes proven.
+    /// is equivalent to a saved one; the saved definition becomes proven.
     ///
     /// # Errors
     /// As [`Self::create`]; a taken name is not an error.

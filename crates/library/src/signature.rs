@@ -123,7 +123,7 @@ fn write_in_order<'v>(
 
 fn canonical_number(number: Number) -> Number {
     match number.as_f64() {
-        // The conversion is exact: the number is an integer, and small enough.
+        // The conversion is exact, because the number is an integer, and small enough.
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < MAX_EXACT => Number::from(float as i64),
         _ => number,
     }

@@ -802,8 +802,8 @@ fn with_ignore_case(on: bool, node: Node) -> Node {
     if node == Node::Empty { node } else { Node::IgnoreCase { on, node: Box::new(node) } }
 }
 
-/// Returns a repetition of a part. A zero-width part is not repeated: each repetition would give the same result, and
-/// the linear engine refuses it.
+/// Returns a repetition of a part. A zero-width part is not repeated, because each repetition would give the same
+/// result, and the linear engine refuses it.
 fn repeat_node(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
     if !is_zero_width(&node) {
         return Node::Repeat { node: Box::new(node), min, max, mode };

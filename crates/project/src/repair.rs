@@ -186,7 +186,7 @@ fn compare_replays(golden: &Golden, before: &Definition, after: &Definition) -> 
     }
 }
 
-/// Describes the states that a passing recording covers; `visited` are the new ones among them.
+/// Describes the states that a passing recording covers; `visited` are the new states among them.
 fn describe_coverage(before: &Definition, after: &Definition, visited: &[&str]) -> String {
     let is_new = |state: &&State| before.state(state.name()).is_none();
     let new_states: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();

@@ -243,7 +243,7 @@ pub(crate) fn look_up<'p>(
                     return Ok(ResolvedWorkflow::Function(workflow));
                 }
             }
-            // A broken file hides other workflows of the same name, even readable ones.
+            // A broken file hides all other workflows of the same name.
             Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: workflow_name, cause }),
             Err(error) => return Err(FindError::Library(error)),
         }

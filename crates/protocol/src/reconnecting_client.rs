@@ -61,7 +61,7 @@ pub enum RetryPolicy {
     Freely,
     /// Repeat the request as the same step, which the daemon executes once.
     AsTheSame,
-    /// Do not repeat the request: an unknown outcome is better than a second execution.
+    /// Do not repeat the request, because an unknown outcome is better than a second execution.
     Never,
 }
 

@@ -68,7 +68,7 @@ pub struct Frame {
     pub marked: Option<(u32, u32)>,
 }
 
-/// Maximum number of frames of a deep recursion: half of them from each end of the call stack.
+/// Maximum number of frames in the report of a deep recursion, half from each end of the call stack.
 const MAX_FRAMES: usize = 20;
 
 impl Failure {

@@ -1,7 +1,7 @@
 //! Reader of the lines of an asciicast file, versions 2 and 3.
 //!
-//! A file is not trusted: it may end anywhere and contain anything. The reader returns everything before the first
-//! damaged line, and the damage as a value.
+//! A file is not trusted, because it may end anywhere and contain anything. The reader returns everything before the
+//! first damaged line, and the damage as a value.
 
 use std::io::{self, BufRead};
 use std::time::Duration;

@@ -61,8 +61,8 @@ fn fold_case(text: &str) -> Vec<char> {
     text.trim().chars().flat_map(char::to_lowercase).collect()
 }
 
-/// Matches a glob in at most `pattern * text` steps. Only the last `*` is retried: a longer match of an earlier one
-/// would only leave less text for the last.
+/// Matches a glob in at most `pattern * text` steps. Only the last `*` is retried, because a longer match of an earlier
+/// one would only leave less text for the last.
 fn matches(pattern: &[char], text: &[char]) -> bool {
     let (mut index, mut position) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -100,7 +100,7 @@ pub struct Listing {
 
 impl Listing {
     /// Reads the result of the MCP tool `workflows-list-tool`, see [`Page::read_tool_result`], on a thread that may
-    /// block: it may have a thousand schemas. Takes the first page only, because the tool is called once.
+    /// block, because it may have a thousand schemas. Takes the first page only, because the tool is called once.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::entry::to_hexadecimal;
 
-/// The prefix of all names.
+/// Prefix of all names.
 pub const PREFIX: &str = "workflow_";
 /// Maximum length of a name.
 const MAX_NAME_CHARS: usize = 64;
@@ -33,8 +33,8 @@ impl Key {
     }
 }
 
-/// Returns a title as part of a name: lower case, only `[a-z0-9_]`, without consecutive, leading or trailing `_`. May
-/// be empty.
+/// Returns a title as part of a name: lower case, only `[a-z0-9_]`, without consecutive, leading or trailing `_`. The
+/// result may be empty.
 #[must_use]
 pub fn slug(title: &str) -> String {
     let mut slug = String::new();
@@ -59,7 +59,7 @@ pub fn slug(title: &str) -> String {
 /// - The title of only one entry results in a name without a suffix. All other names have a suffix derived from the id.
 ///
 /// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend only on the set of entries, not on their order.
-/// If several entries have the same key, the one whose title sorts first is used.
+/// Of several entries with the same key, the entry whose title sorts first is used.
 #[must_use]
 pub fn assign<'a>(
     known: &BTreeMap<Key, String>,

@@ -27,7 +27,7 @@ use crate::quota::DescendantQuota;
 use crate::result_error::ResultError;
 pub(super) use error::{ChildError, ChildStartError};
 
-/// Time limit for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
+/// Time limit for the end of a cancelled child, because a function takes up to 7 seconds to end its calls and clean up.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason for the cancellation of an abandoned child.
@@ -36,10 +36,10 @@ pub(super) const ABANDONED_REASON: &str = "the run that started it went on witho
 /// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
 /// run, waits for that run.
 ///
-/// The outcome of a branch contains neither its log nor the names of workflows: the action of a branch does not return
-/// them.
+/// The outcome of a branch contains neither its log nor the names of workflows, because the action of a branch does not
+/// return them.
 ///
-/// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
+/// The future has a named type because the call is recursive: a driver awaits the future, which starts another driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -177,8 +177,8 @@ pub(super) async fn give_up(run: &Run) {
     run.wait_until_over(END_TIMEOUT).await;
 }
 
-/// Closes the terminals that a completed run has left to its parent. The parent does not use them: it has finished, or
-/// it abandoned the run just after its completion.
+/// Closes the terminals that a completed run has left to its parent. The parent does not use them, because it has
+/// finished, or it abandoned the run just after its completion.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;

@@ -38,8 +38,8 @@ impl DescendantQuota {
 }
 
 impl DescendantQuota {
-    /// Checks that there is a place for the run that `step` starts, without reserving one: an outer engine waits for
-    /// the end of that run.
+    /// Checks that there is a place for the run that `step` starts, without reserving one, because an outer engine
+    /// waits for the end of that run.
     pub(crate) fn check(shared: &Engine, step: &StepId) -> Result<(), QuotaExceeded> {
         let driven = shared.lock();
         let root = root_ancestor(&driven, &step.run);

@@ -1,7 +1,7 @@
 //! Runs of remote workflows: ordinary runs whose work a service performs.
 //!
 //! The journal has every request to the service and every answer, each written before the daemon acts on it. The daemon
-//! never repeats a start without a recorded answer: its outcome is unknown, and reports show it as unknown.
+//! never repeats a start without a recorded answer, because its outcome is unknown, and reports show it as unknown.
 
 mod answer;
 mod begin;

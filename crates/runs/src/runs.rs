@@ -62,8 +62,8 @@ const MAX_NAME_CHARS: usize = 80;
 /// Time for which a cancel waits for the end of its run.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of concurrent starts: a start needs ten times the memory of its run. One journal transaction can
-/// contain all of them.
+/// Maximum number of concurrent starts, because a start needs ten times the memory of its run. One journal transaction
+/// can contain all of them.
 const MAX_CONCURRENT_STARTS: usize = 512;
 
 /// Maximum bytes of the definition and variables of a new run on Temporal, whose payloads have at most 2 MB.
@@ -289,8 +289,8 @@ impl Runs {
         remote::remote_ids(&self.shared, &run).await
     }
 
-    /// Starts a run once a permit is free: a start needs much more memory than a wait for a permit, or for the end of
-    /// the run.
+    /// Starts a run once a permit is free, because a start needs much more memory than a wait for a permit, or for the
+    /// end of the run.
     pub(crate) async fn start(
         &self,
         caller: &Arc<Caller>,

@@ -462,8 +462,8 @@ fn not_entered_text(lines: &str, reason: Option<String>) -> String {
     )
 }
 
-/// Waits until the shell of a terminal is at its prompt, before a command of a run: the last state may have matched
-/// output of a command that is still running. Returns false if the prompt does not appear.
+/// Waits until the shell of a terminal is at its prompt, before a command of a run, because the last state may have
+/// matched output of a command that is still running. Returns false if the prompt does not appear.
 async fn wait_for_prompt(terminal: &HostedTerminal, timeout: Duration) -> bool {
     let wait = WaitRequest {
         patterns: Vec::new(),

@@ -52,7 +52,7 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
                 joined.push_str(&text.text);
                 ranges.push(begin..joined.len());
                 if !keys.is_empty() {
-                    // A key ends the typed text: a secret has no line end.
+                    // A key ends the typed text, because a secret has no line end.
                     joined.push('\n');
                 }
             }

@@ -30,7 +30,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(15);
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Number of chunks of output between two samples of a screen from which the output is treated as a flood.
+/// Number of output chunks between two samples of a screen above which the output is a flood.
 const MIN_FLOOD_CHUNKS: u64 = 8;
 
 /// Number of consecutive flood samples, about a third of a second, after which the screen is sampled less often.

@@ -97,7 +97,7 @@ async fn main() {
         input(&terminal, "first").await;
         let before = resident();
         for number in 0..FILLING {
-            // No answer is waited for: the texts are the largest part of a full log.
+            // No answer is waited for, because the texts are the largest part of a full log.
             let text = format!("{number:->256}\n");
             terminal.send(Input { text, by: Some("agent".to_owned()), ..Input::default() }).await.expect("bash reads");
         }

@@ -78,7 +78,7 @@ pub enum VariablesError {
     #[error("the shell does not answer: the signal handler of the integration was removed")]
     #[serde(rename = "Deaf")]
     NoHandler,
-    /// The request cannot be typed into an inner shell: it is too long, or a value contains control characters.
+    /// The request cannot be typed into an inner shell, because it is too long, or a value contains control characters.
     #[error("the values cannot be typed into this shell: they are too long, or contain control characters")]
     NotTypeable,
     /// The shell did not answer in time.

@@ -338,7 +338,7 @@ impl InputLog {
     /// Appends attached bytes, or a hidden part of a line, to the newest entry if that entry begins the same line.
     fn continue_line(&mut self, client: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
         let is_same = |previous: &InputContext| std::mem::discriminant(previous) == std::mem::discriminant(context);
-        // Resizes and waits are not input: the line continues after them.
+        // Resizes and waits are not input, because the line continues after them.
         let is_input = |entry: &&mut Box<LoggedInput>| {
             !matches!(entry.action, LoggedAction::Resized(_) | LoggedAction::Waited { .. })
         };

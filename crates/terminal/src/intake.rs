@@ -113,7 +113,8 @@ impl OutputPipeline {
     }
 
     /// Returns the text from the last prompt to the cursor. Excludes text after the cursor, which an earlier program
-    /// may have printed. `None` if a row before the cursor's row is not full: it may be output of a background program.
+    /// may have printed. `None` if a row before the cursor's row is not full, because it may be output of a background
+    /// program.
     pub(crate) fn text_before_cursor(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);
         let (prompt, _) = self.prompt_end?;

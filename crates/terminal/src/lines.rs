@@ -133,7 +133,8 @@ impl RenderedLine {
         self.combining.push((column, character));
     }
 
-    /// Returns the text of a range of columns, with spaces after the end of the line and for half of a wide character.
+    /// Returns the text in a range of columns. Spaces fill the range after the end of the line, and replace half of a
+    /// wide character.
     pub(crate) fn text_in_columns(&self, columns: std::ops::Range<usize>) -> String {
         let mut out = String::with_capacity(columns.len());
         let mut column = columns.start;

@@ -21,7 +21,7 @@ pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     match last {
         _ if blanks > 2 || !PROMPT_ENDS.contains(&last) => false,
         ']' | ')' | ':' => blanks > 0 || text.ends_with("):") || text.ends_with("]:") || requests_password(text),
-        // A percentage is progress: a prompt of zsh has no digit before `%`.
+        // A percentage is progress, because a prompt of zsh has no digit before `%`.
         '%' => !text[..text.len() - 1].ends_with(|before: char| before.is_ascii_digit()),
         _ => true,
     }

@@ -28,8 +28,8 @@ pub(crate) struct OffsetMark {
 pub(crate) enum Mark {
     /// The shell shows its prompt and is ready to read (OSC 133 ; B).
     PromptReady,
-    /// Text that is a prompt only if the shell reads after it: the mark arrived during a command, or the prompt cannot
-    /// contain a mark.
+    /// Text that is a prompt only if the shell reads after it, because the mark arrived during a command, or the prompt
+    /// cannot contain a mark.
     PromptClaimed,
     /// The shell read a command line and begins to run it (OSC 133 ; C).
     CommandStarted,

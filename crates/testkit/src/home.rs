@@ -28,7 +28,7 @@ impl Home {
     /// Creates a home directory for the program `steplatch`.
     #[must_use]
     pub fn new(steplatch: &str) -> Self {
-        // The path must be short: a socket path has at most 107 bytes.
+        // The path must be short, because a socket path has at most 107 bytes.
         let directory =
             tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary directory is created");
         settle_fish(directory.path());

@@ -406,8 +406,8 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     }
 }
 
-/// Returns the terminal whose screen must be read before the decision on this outcome of a step: the next state depends
-/// on a pattern, and the result has no text to search. The screen arrives as [`Input::ScreenRead`].
+/// Returns the terminal whose screen must be read before the decision on this outcome of a step, because the next state
+/// depends on a pattern, and the result has no text to search. The screen arrives as [`Input::ScreenRead`].
 #[must_use]
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
     let current = history.current().filter(|current| current.step == *step && !history.has_read_screen(step))?;

@@ -195,7 +195,7 @@ pub enum Event {
         /// The step of the gate.
         step: StepId,
     },
-    /// A gate no longer needs an answer: the run ends, or continues with a patched machine.
+    /// A gate no longer needs an answer, because the run ends, or continues with a patched machine.
     GateCancelled {
         /// Time of the event.
         at: Timestamp,

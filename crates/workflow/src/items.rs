@@ -24,7 +24,7 @@ pub(crate) const RESULTS: &str = "results";
 /// The result field that lists the items that failed.
 pub(crate) const FAILED: &str = "failed";
 
-/// Tools that cannot be repeated for items: they ask, end the run, or have several results.
+/// Tools that cannot be repeated for items, because they ask, end the run, or have several results.
 pub(crate) const UNREPEATABLE_TOOLS: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
 
 /// The items that a state is executed for, with placeholders.

@@ -45,8 +45,8 @@ pub(crate) struct Placeholder<'t> {
     pub(crate) name: &'t str,
     /// True for `${name}`, which is left to the shell if the shell has such a variable.
     pub(crate) is_for_shell: bool,
-    /// True for `${name}` and `%{name}`, which may be intended for a program: they stay unchanged if the name is
-    /// unknown.
+    /// True for `${name}` and `%{name}`, which may be intended for a program, because they stay unchanged if the name
+    /// is unknown.
     pub(crate) may_stay: bool,
 }
 

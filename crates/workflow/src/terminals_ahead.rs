@@ -1,7 +1,7 @@
 //! Terminals named by the states that a run may execute after a question.
 //!
 //! A run works with its given terminal, with terminals that it opened, and with terminals that its states name. A
-//! person who answers must also see the named terminals: the approved command may run there.
+//! person who answers must also see the named terminals, because the approved command may run there.
 
 use std::collections::BTreeSet;
 

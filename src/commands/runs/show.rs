@@ -42,7 +42,7 @@ pub(super) async fn describe(paths: &DaemonPaths, id: &str) -> Result<Vec<String
 /// Maximum number of requested events. Larger than any history.
 const MAX_EVENTS: u64 = 1 << 40;
 
-/// Maximum number of lines about steps. Of more lines, the last ones are shown.
+/// Maximum number of lines about steps. Of more lines, only the last are shown.
 const MAX_STEP_LINES: usize = 100;
 
 /// Returns the lines about the steps of a run, as `steplatch run` draws them, including the current step.

@@ -43,7 +43,7 @@ fn parse_lifetime(text: &str) -> Result<u64, String> {
 
 impl Share {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        // The server starts first: a link without it would be of no use.
+        // The server starts first, because a link without it would be of no use.
         let server = page_server::ensure_running(paths).await?.record;
         let verb = ShareTerminal { session_id: self.id, seconds: Some(self.seconds) };
         let reply = daemon_client::ask(paths, verb).await?;

@@ -152,7 +152,7 @@ fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
         .collect();
     let width = rows.iter().map(|(_, subject, _)| subject.width()).max().unwrap_or(0);
     let line = |(kind, subject, sentence): (&str, String, String)| match subject.as_str() {
-        // A note about the whole workflow has no state or input: the text begins in that column.
+        // A note about the whole workflow has no state or input, because the text begins in that column.
         "" => format!("{kind:<9}  {sentence}"),
         subject => format!("{kind:<9}  {STRONG}{}{STRONG:#}  {sentence}", padded(subject, width)),
     };

@@ -31,7 +31,7 @@ const MIN_PREFIX_CHARS: usize = 2;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionTable {
     sessions: Vec<PageSession>,
-    /// Sessions of read-only links, stored separately: an earlier version would treat them as full sessions.
+    /// Sessions of read-only links, stored separately, because an earlier version would treat them as full sessions.
     #[serde(default)]
     viewers: Vec<PageSession>,
     #[serde(default)]
@@ -94,8 +94,7 @@ impl SessionTable {
         self.remove_expired(now);
         let sessions = if share.is_some() { &mut self.viewers } else { &mut self.sessions };
         let share_id = share.map(|share| &share.id);
-        // A browser of a link replaces one of the same link, so that holders of a link cannot log out those of other
-        // links.
+        // A browser that uses a link replaces only browsers with the same link, so that it cannot log out others.
         let age = |session: &&PageSession| (session.share.as_ref() != share_id, session.used);
         if sessions.len() >= MAX_SESSIONS
             && let Some(oldest) = sessions.iter().min_by_key(age).map(|session| session.id.clone())

@@ -93,7 +93,7 @@ fn parse_status(stat: &str) -> Option<Status> {
 /// Returns whether `/proc` is mounted with `hidepid`, by the list of mounts: proc(5).
 fn hides_others(mountinfo: &str) -> bool {
     let is_hiding = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value));
-    // The last mount covers the earlier ones.
+    // The last mount hides earlier mounts.
     let proc_mount = mounts(mountinfo).rfind(|mount| mount.mount_point == "/proc");
     proc_mount.is_some_and(|mount| mount.options.split(',').any(is_hiding))
 }

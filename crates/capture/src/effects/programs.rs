@@ -57,7 +57,7 @@ const DESTRUCTIVE_STEMS: [&str; 39] = [
 const DESTRUCTIVE_NAME_STEMS: [&str; 1] = ["releas"];
 
 /// Variables that change only the wording, time or amount of output. All others may change a program, file or place
-/// that a command uses. The list has the harmless variables, because a list of harmful ones is never complete.
+/// that a command uses. The list contains harmless variables, because no list of harmful variables is complete.
 const HARMLESS_VARIABLES: &str = "LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR CI DEBUG VERBOSE QUIET \
     RUST_LOG RUST_BACKTRACE CARGO_TERM_COLOR CARGO_INCREMENTAL CARGO_NET_OFFLINE NODE_ENV RAILS_ENV RACK_ENV APP_ENV FLASK_ENV FLASK_DEBUG DJANGO_DEBUG \
     PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 DEBIAN_FRONTEND NEEDRESTART_MODE CGO_ENABLED GOOS GOARCH \

@@ -15,7 +15,7 @@ const MAX_PASTE_BYTES: usize = 64 << 10;
 /// Maximum number of inputs before or after an input that may be parts of one typed value.
 const MAX_PARTS: usize = 64;
 
-/// Returns the log entries, and the number of inputs that the output does not show.
+/// Returns the log entries, and the number of inputs that are not visible in the output.
 pub(super) fn log_entries(recorded: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
     let Recorded { text, mut inputs, exit, .. } = recorded;
     for input in &mut inputs {

@@ -55,7 +55,7 @@ const WORD: &str = r"\S+";
 /// The pattern of the names of months, whole and short, as programs write them in English.
 const MONTHS: &str = "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)";
 
-/// The pattern of the names of days of the week.
+/// Pattern for the names of weekdays.
 const DAYS: &str = "(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)";
 
 /// Directories of temporary files.

@@ -58,8 +58,8 @@ echo "Scaffolded $name"
 echo "${entries[$at]} $name" >> log
 "#;
 
-/// Draws a menu with empty rows around its entries below an answered prompt, as current prompts of Node do. What it
-/// prints between them differs in each run.
+/// Draws a menu with empty rows around its entries below an answered prompt, as current prompts of Node do. The output
+/// between them differs in each run.
 const MENU_WITH_BLANKS: &str = r#"read -p '? Name? ' name
 printf '\033[1A\r\033[J✔ Name? %s\n' "$name"
 echo "Checked in $RANDOM ms"

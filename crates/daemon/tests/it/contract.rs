@@ -141,7 +141,7 @@ async fn long_output_is_truncated_in_the_middle_and_readable() {
     let tail = omitted.tail.unwrap();
     assert!(full_reply.truncated && text.len() + tail.len() <= 10_000);
     assert!(text.contains("\n10\n") && tail.contains("over_2"));
-    // Neither part has text of ours, and the omitted lines lie between the two.
+    // Neither part contains our text, and the omitted lines are between them.
     let after_prompt = text.split_once("\n1\n").unwrap().1;
     assert!(
         after_prompt

@@ -41,7 +41,7 @@ async fn no_part_of_a_file_shows_a_part_of_a_secret() {
         for part in parts {
             assert!(!content.contains(part), "{limit} bytes at a time show {part:?}: {content}");
         }
-        // With single bytes, each of them is hidden.
+        // If single bytes are read, every byte of the secret is hidden.
         assert_eq!(content.replace('•', ""), "before==after\n", "{limit}");
     }
 }

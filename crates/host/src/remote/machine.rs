@@ -48,7 +48,7 @@ const MAX_HOSTS: usize = 8;
 /// Maximum number of terminals that a host lists.
 const MAX_LISTED: usize = 1000;
 
-/// Maximum number of unanswered openings that one list looks up.
+/// Maximum number of unanswered openings that a list request looks up.
 const MAX_LOOKED_UP: usize = 16;
 
 /// Time limit of the look-ups of one list, which follow its answer.

@@ -205,7 +205,7 @@ impl MachineNotes {
     }
 
     /// Updates the changeable state of a host's terminals from its list. Removes and returns the terminals of `before`
-    /// that are not listed: they have closed.
+    /// that are not listed, because they have closed.
     pub(crate) fn update(
         &mut self,
         socket: &str,

@@ -212,7 +212,7 @@ async fn cut_connections_lose_no_output_and_type_nothing_twice() {
     });
     let cutter = cut_repeatedly(&machine);
     for number in 0..200 {
-        // Half of the inputs have no step: only the session keeps those from being lost or typed twice.
+        // Half of the inputs have no step, so only the session keeps them from being lost or typed twice.
         let step = (number % 2 == 0).then(|| number.to_string());
         terminal.send(Input { step, ..text_input(&format!("line {number}\n"), "") }).await.unwrap();
     }
@@ -368,7 +368,7 @@ async fn unreachable_machine_does_not_lose_a_request() {
         first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
-    // The answer was lost: only the request is noted.
+    // The answer was lost, so only the request is noted.
     forget_answers(directory.path());
     machine.set_away(true);
     let second = local_hosts(directory.path(), &machine).await;

@@ -100,7 +100,7 @@ pub(super) struct Tab {
 /// A screen that a tab watches.
 struct WatchedTerminal {
     rate: Rate,
-    /// `None` while the tab is hidden: the daemon does not send screens that only hidden tabs watch.
+    /// `None` while the tab is hidden, because the daemon does not send screens that only hidden tabs watch.
     viewer: Option<Viewer>,
     /// Version of the last frame.
     since: u64,
@@ -435,7 +435,7 @@ impl Tab {
             },
             FromTab::Leave { terminal } => drop(self.watched.remove(&terminal)),
             FromTab::Ack { terminal, version } => {
-                // A version that was not sent would acknowledge all later ones.
+                // A version that was not sent would acknowledge all later versions.
                 if let Some(watched) = self.watched.get_mut(&terminal).filter(|watched| version <= watched.since) {
                     watched.unacknowledged.retain(|unacknowledged| *unacknowledged > version);
                 }

@@ -84,7 +84,7 @@ pub(crate) fn remove_stale() {
     }
 }
 
-/// Beginning of the names of the directories of uploads.
+/// Prefix of the names of upload directories.
 const PREFIX: &str = "steplatch-upload-";
 
 /// Age of an upload that no running server has.

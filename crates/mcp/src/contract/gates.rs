@@ -1,7 +1,7 @@
 //! Gates for people, shown as dialogs by the client.
 //!
-//! Only an accepted dialog that contains a decision is an answer. Any other result leaves the gate open: many clients
-//! decline automatically when no person is present. For a client without dialogs, the reply states where to answer.
+//! Only an accepted dialog with a decision is an answer. Any other result leaves the gate open: many clients decline
+//! automatically when no person is present. For a client without dialogs, the reply states where to answer.
 
 pub(super) mod dialog;
 

@@ -1,4 +1,4 @@
-//! All tools by name: the fixed ones of the contract, and the workflows offered as tools, which change.
+//! All tools by name: the fixed tools of the contract, and the workflows offered as tools, which change.
 //!
 //! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon. A
 //! cache keeps the last list for lookups by name, and while no daemon responds. The daemon sends an event when the list

@@ -1,7 +1,7 @@
 //! Waits with progress reports.
 //!
 //! A client that sends a progress token with its call is notified of the states that a run enters and the gates that
-//! open. Only the wait belongs to the call: a lost or cancelled call does not affect the run.
+//! open. Only the wait belongs to the call, because a lost or cancelled call does not affect the run.
 
 use std::time::{Duration, Instant};
 

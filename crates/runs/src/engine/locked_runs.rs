@@ -193,8 +193,8 @@ impl Engine {
         }
     }
 
-    /// Returns the runs with a sealed private part that does not open with `key`, and all their ancestors: a run does
-    /// not continue without its children.
+    /// Returns the runs with a sealed private part that does not open with `key`, and all their ancestors, because a
+    /// run does not continue without its children.
     ///
     /// # Errors
     ///

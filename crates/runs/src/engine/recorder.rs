@@ -28,7 +28,7 @@ pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 pub(crate) enum Settlement {
     /// No work remains.
     Settled,
-    /// Work remains: terminals close, the library counts the run.
+    /// Work remains: terminals are closing, or the library counts the run.
     Unsettled,
 }
 
@@ -219,8 +219,8 @@ impl Recorder {
         private
     }
 
-    /// Waits until the ancestors can receive the end of this run: a locked parent must be unlocked, and a parent must
-    /// have stored a result with secrets. Returns false when the daemon stops first.
+    /// Waits until the ancestors can receive the end of this run, because a locked parent must be unlocked, and a
+    /// parent must have stored a result with secrets. Returns false when the daemon stops first.
     pub(super) async fn wait_for_parents(&self, status: &RunStatus) -> bool {
         let parent = self.header.parent.as_ref();
         if self.shared.is_parent_locked(parent) {

@@ -66,7 +66,7 @@ pub(crate) struct ChildFunctionLaunch {
 
 /// Starts the run, or finds it, and waits for its end. Searches `file` for workflows first.
 ///
-/// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
+/// The future has a named type because the call is recursive: a driver awaits the future, which starts another driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -115,7 +115,7 @@ pub(super) fn perform(
 /// Begins the run of a call for an outer engine, which starts it there and waits for its end. A repeated request finds
 /// the same run.
 ///
-/// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
+/// The future has a named type because the call is recursive: a driver awaits the future, which starts another driver.
 pub(super) fn begin_for_outer_engine(
     shared: Arc<Engine>,
     caller: Arc<Caller>,

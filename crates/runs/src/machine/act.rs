@@ -134,8 +134,8 @@ pub(super) async fn check_was_shown(sessions: &Sessions, caller: &Caller, sessio
     ))
 }
 
-/// Returns the outcome of an action that another daemon may have performed, if the terminal host cannot answer: the
-/// ledger of steps ends with the host.
+/// Returns the outcome of an action that another daemon may have performed, if the terminal host cannot answer, because
+/// the ledger of steps ends with the host.
 async fn outcome_after_restart(
     shared: &Engine,
     tool: &str,

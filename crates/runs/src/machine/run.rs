@@ -394,7 +394,7 @@ impl MachineRun {
         Some(screens_event)
     }
 
-    /// Waits for a terminal whose opening was in progress when the run ended and closes the terminal: no other
+    /// Waits for a terminal whose opening was in progress when the run ended and closes the terminal, because no other
     /// component knows it.
     async fn close_pending_opening(&mut self, inputs: &mut RunInputs) {
         let Some(Opening { step: opening, .. }) = self.opening.take() else { return };

@@ -469,7 +469,8 @@ impl PtyNodes {
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut until) = match &pty.ready {
             Ready::Shell if busy.is_some() => (String::new(), AwaitUntil::Prompt),
-            // A shell without command integration is ready when it reads: a silent command may still be running.
+            // A shell without command integration is ready when it reads, because a silent command may still be
+            // running.
             Ready::Shell => (String::new(), AwaitUntil::Input),
             Ready::Quiet => (String::new(), AwaitUntil::Quiet),
             Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
@@ -724,8 +725,7 @@ fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutp
     output_after_echo(&text, typed, prompt)
 }
 
-/// Returns the output of a program after the echo of its input, if there is one, without the prompts and echoes of the
-/// later lines of the input.
+/// Returns the output of a program after any echo of its input, without the prompts and echoes of later input lines.
 fn output_after_echo(printed: &str, typed: &str, prompt: &str) -> String {
     let mut text = printed;
     let mut lines = typed.split('\n').map(str::trim_end).peekable();

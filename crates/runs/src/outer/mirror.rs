@@ -8,8 +8,8 @@ use steplatch_workflow::Event;
 use super::{MirrorInbox, MirrorMessage, NOT_SERVED};
 use crate::engine::{Attempt, Recorder};
 
-/// Maximum age of a run for its start in the engine: a run that the engine has forgotten would repeat all its actions.
-/// No engine forgets a run within a day of its end.
+/// Maximum age of a run for its start in the engine, because a run that the engine has forgotten would repeat all its
+/// actions. No engine forgets a run within a day of its end.
 const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 
 /// Connection between the driver of a run and the outer engine.

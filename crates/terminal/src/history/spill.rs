@@ -95,8 +95,8 @@ impl Spill {
         self.oldest = position.offset + position.length as u64;
     }
 
-    /// Limits the file to its current size. Returns false if the ring has wrapped around: the limit would change the
-    /// positions of its blocks.
+    /// Limits the file to its current size. Returns false if the ring has wrapped around, because the limit would
+    /// change the positions of its blocks.
     pub(crate) fn stop_growing(&mut self) -> bool {
         let is_possible = 0 < self.next && self.next < self.capacity;
         if is_possible {

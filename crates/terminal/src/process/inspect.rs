@@ -293,7 +293,7 @@ fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     children.any(|child| wait_channel(child, device) == WaitChannel::ReadsTerminal)
 }
 
-/// Maximum number of inspected processes of a group, and of threads of a process.
+/// Maximum number of processes that are inspected in a group, and of threads in a process.
 const MAX_INSPECTED_PROCESSES: usize = 16;
 
 /// Returns the live processes of a group: its first process, children of the same parent or of the terminal's own

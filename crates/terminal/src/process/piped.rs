@@ -92,8 +92,9 @@ impl Programs {
 
     /// Makes this process the parent of its orphaned descendants, so that it can find all of them.
     ///
-    /// Only for a process that starts every child through this set: the collector reaps any other ended child before
-    /// its owner can. Without this call, only an environment variable identifies a descendant that leaves the session.
+    /// Only for a process that starts every child through this set, because the collector reaps any other ended child
+    /// before its owner can. Without this call, only an environment variable identifies a descendant that leaves the
+    /// session.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.

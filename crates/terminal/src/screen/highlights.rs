@@ -117,8 +117,8 @@ const MAX_ROW_CHARS: usize = 200;
 /// `beta: bold` or `Keep  Delete  Quit: plain, inverse, plain`. Adjacent words with one style are counted (`plain ×2`);
 /// a row with a single style shows only its name. The row of the cursor contains a marker.
 ///
-/// A wait compares these texts. Any style may mark the selected entry: a plain row can be the selected one among dim
-/// rows.
+/// A wait compares these texts. Any style may mark the selected entry, because a plain row can be the selected one
+/// among dim rows.
 #[must_use]
 pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> {
     let styled = |row: usize| {

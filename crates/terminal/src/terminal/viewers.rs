@@ -659,7 +659,7 @@ mod tests {
             ("\x1bé[6n".to_owned(), "é[6n"),
             ("\x1b\x05[\x051m".to_owned(), "\x1b[1m"),
             ("\x1b]11;?\x18".to_owned(), ""),
-            // Of any length.
+            // Sequences may have any length.
             (format!("\x1b{nothing}[6n"), &nothing),
             (format!("\x1b]{long}52;c;aGk=\x07"), ""),
             (format!("\x1b]3;{long};?\x07"), ""),
@@ -738,7 +738,7 @@ mod tests {
             let mut bytes = pieces.concat().into_bytes();
             let output = passed(&[&bytes]);
             prop_assert_eq!(answers_and_screen(&output).0.escape_ascii().to_string(), "", "{}", output.escape_ascii());
-            // Even if a character is cut in two.
+            // This holds even if a character is cut in two.
             if !bytes.is_empty() {
                 bytes.remove(usize::from(cut) % bytes.len());
                 let output = passed(&[&bytes]);

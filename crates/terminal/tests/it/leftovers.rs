@@ -80,7 +80,7 @@ async fn killed_full_screen_program_leaves_no_screen() {
         let world = World::new();
         world.file("text", "some text\n");
         let session = world.open(&[shell]).await;
-        // It sends no query to the terminal: an unread answer would become input for the shell.
+        // It sends no query to the terminal, because an unread answer would become input for the shell.
         session.type_in("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB=' text\n").await;
         session
             .wait_until("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))

@@ -48,7 +48,7 @@ async fn ssh_login_with_password_reports_exit_codes() {
     assert_eq!(result.output, "42\n", "a block with empty lines is one entry");
     let result = session.0.run(entry("exit(3)")).await.unwrap();
     assert_eq!(result.exit_code, Some(3), "{result:?}");
-    // The connection is cut: the outer shell is at its prompt.
+    // The connection is cut, and the outer shell is at its prompt.
     let _ = session.0.run(integrate("kill -9 $PPID")).await;
     let (waited, _) = session.waits(until_input()).await;
     assert_eq!(waited.reason, Reason::Prompt);

@@ -119,7 +119,7 @@ impl DecisionBuilder<'_> {
         let is_over = parallel.is_over(&branches);
         if is_over {
             self.abandon_branches(current, &branches);
-            // The outcome of the state must arrive as an input: its conditions may need the screen.
+            // The outcome of the state must arrive as an input, because its conditions may need the screen.
             let (step, outcome) =
                 (current.step.clone(), parallel.outcome(&current.step, &branches, self.history.rules()));
             self.decision.effects.push(Effect::Answer { step, outcome });

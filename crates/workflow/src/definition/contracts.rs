@@ -40,7 +40,8 @@ impl Diagnostics {
         }
     }
 
-    /// Warns about secret arguments that no state can use: they are not exported, and no placeholder refers to them.
+    /// Warns about secret arguments that no state can use, because they are not exported, and no placeholder refers to
+    /// them.
     pub(super) fn warn_unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(field) = document.get(ARGUMENTS) else { return };
         for name in arguments

@@ -8,10 +8,10 @@ use serde_json::Value;
 /// Minimum number of consecutive blank characters that a count replaces.
 const MIN_COUNTED_BLANKS: usize = 4;
 
-/// Maximum number of characters of changed texts that are displayed with their common parts.
+/// Maximum length of changed texts that are displayed with their common parts, in characters.
 const MAX_COMMON_CHARS: usize = 120;
 
-/// Number of displayed characters before and after the part in which two texts differ.
+/// Number of characters displayed before and after the part in which two texts differ.
 const CONTEXT_CHARS: usize = 20;
 
 /// Cyrillic and Greek letters that look like Latin letters.
@@ -28,13 +28,13 @@ pub(super) fn value_text(value: &Value) -> String {
     legible(&value.to_string())
 }
 
-/// Returns text, which may be JSON, with counts for long runs of spaces, and with codes for invisible characters and
-/// for letters that look like Latin letters.
+/// Returns text (possibly JSON) with long runs of spaces replaced by counts, and invisible characters and letters that
+/// resemble Latin letters replaced by codes.
 pub(super) fn legible(text: &str) -> String {
     legible_characters(&characters(text))
 }
 
-/// Returns a description of a value's change. For long values, it has the part in which they differ.
+/// Returns a description of a value's change. For long values, it contains only the part in which they differ.
 pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
     let reordering = if is_reordered(old, new) { "is in another order: it " } else { "" };
     let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), Value::to_string));

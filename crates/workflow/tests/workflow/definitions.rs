@@ -1,4 +1,4 @@
-//! Accepted definitions, and the problems reported for others.
+//! Accepted definitions, and the problems of refused definitions.
 
 use expect_test::expect;
 use proptest::prelude::*;

@@ -15,7 +15,7 @@ fn final_state(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
 }
 
-/// Returns a machine with judged transitions between decidable ones.
+/// Returns a machine with judged transitions between decidable transitions.
 fn judged_state() -> Value {
     json!({
         "initial_state": "build",

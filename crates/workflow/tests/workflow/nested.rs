@@ -232,7 +232,7 @@ fn composed_machine() -> Value {
 
 #[test]
 fn closed_terminal_is_passed_to_no_child() {
-    // Document 000, lines 555-585: a workflow can be composed of others after any other action.
+    // Document 000, lines 555-585: a workflow can contain other workflows after any other action.
     let mut run = Machine::start(&composed_machine());
     run.result(&json!({"success": true, "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1"}));

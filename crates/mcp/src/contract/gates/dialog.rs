@@ -147,7 +147,7 @@ fn visible_lines(text: &str, indent: &str) -> String {
     lines.join("\n")
 }
 
-/// Reads the result of a dialog. Only an accepted dialog that contains a decision is an answer.
+/// Reads the result of a dialog. Only an accepted dialog with a decision is an answer.
 pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> DialogOutcome {
     match result.action {
         ElicitationAction::Accept => {}

@@ -8,7 +8,7 @@ use steplatch_protocol::RunEvent;
 
 use crate::action::join_outcome;
 use crate::print::{BAD, GOOD, QUIET, visible};
-use crate::run_view::{duration_between, line, since};
+use crate::run_view::{duration_between, format_line, since};
 
 /// Node calls in progress, by number.
 #[derive(Debug, Default)]
@@ -68,13 +68,13 @@ impl Calls {
                     "graph_step_skipped" => "skipped".to_owned(),
                     _ => format!("not run, because '{}' failed", text("because")),
                 };
-                Some(line(&format!("{QUIET}◌{QUIET:#}"), &text("step_id"), "step", &detail, "", width))
+                Some(format_line(&format!("{QUIET}◌{QUIET:#}"), &text("step_id"), "step", &detail, "", width))
             }
             event_type if !RunEvent::is_own(event_type) => {
                 let fields: Vec<String> =
                     event.data.iter().map(|(name, value)| format!("{name}={}", format_brief(value))).collect();
                 let mark = format!("{QUIET}·{QUIET:#}");
-                Some(line(&mark, &visible(&event.event_type), "event", &fields.join(" "), "", width))
+                Some(format_line(&mark, &visible(&event.event_type), "event", &fields.join(" "), "", width))
             }
             _ => None,
         }
@@ -97,7 +97,7 @@ fn format_ended_call(event: &RunEvent, call: Option<CallLine>, width: Option<usi
     let kind = text(&result["node_type"]);
     // For a command, the output is more informative than the input.
     let detail = if summary == input { summary } else { join_outcome(input, &summary) };
-    line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
+    format_line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
 
 fn format_nested_run(event: &RunEvent, call: &CallLine, width: Option<usize>) -> String {
@@ -108,7 +108,14 @@ fn format_nested_run(event: &RunEvent, call: &CallLine, width: Option<usize>) ->
         _ => ("✗", BAD, "cancelled".to_owned()),
     };
     let detail = join_outcome(&call.input, &summary);
-    line(&format!("{style}{mark}{style:#}"), &visible(&call.name), "run", &detail, &format_duration(call, event), width)
+    format_line(
+        &format!("{style}{mark}{style:#}"),
+        &visible(&call.name),
+        "run",
+        &detail,
+        &format_duration(call, event),
+        width,
+    )
 }
 
 fn format_duration(call: &CallLine, event: &RunEvent) -> String {

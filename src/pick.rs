@@ -26,7 +26,7 @@ pub(crate) async fn terminal(paths: &DaemonPaths, id: Option<String>) -> Result<
         return Err(Failure::usage(missing_message));
     }
     let sessions = daemon_client::ask(paths, ListTerminalSessions {}).await?.sessions;
-    let rows = sessions.iter().map(|session| (session.session_id.clone(), terminal::row(session)));
+    let rows = sessions.iter().map(|session| (session.session_id.clone(), terminal::format_row(session)));
     pick("terminal", rows.collect(), "no terminals are open; open one with: steplatch terminal open").await
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn run(paths: &DaemonPaths, id: Option<String>) -> Result<Strin
         return Err(Failure::usage(missing_message));
     }
     let runs = runs::list_runs(paths, None, None, MAX_RUNS).await?;
-    let rows = runs.iter().map(|run| (run.run_id.clone(), runs::row(run)));
+    let rows = runs.iter().map(|run| (run.run_id.clone(), runs::format_row(run)));
     pick("run", rows.collect(), "there are no runs; start one with: steplatch run").await
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn ask(question: &str) -> io::Result<()> {
 
 /// Prints text from a program or agent without an additional line end. The text is unchanged, unless standard output
 /// is a terminal, which would interpret control characters.
-pub(crate) fn exactly(text: &str) -> io::Result<()> {
+pub(crate) fn unchanged(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
         true => bytes(harmless(text).as_bytes()),
         false => bytes(text.as_bytes()),

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// If there is no such run, or the daemon is unreachable.
-pub(crate) async fn events(paths: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
+pub(crate) async fn read_events(paths: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
     let to_failure = |error| match error {
         FollowError::Unknown(_) => Failure::usage(format!("there is no run '{run}'; steplatch runs list has them")),
         error => Failure::from(error),

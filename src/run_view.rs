@@ -127,7 +127,7 @@ impl RunSummary {
             state.detail = detail;
             return None;
         }
-        Some(line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width))
+        Some(format_line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width))
     }
 
     /// Returns the line of an ended state. Delays the line of a failed state until the next event.
@@ -155,7 +155,7 @@ impl RunSummary {
             self.failed = Some(FailedState { state, tool, detail, time });
             return None;
         }
-        Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
+        Some(format_line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
     /// Returns the line of a failed state whose following event is `event`. A failure with a transition is not marked
@@ -166,7 +166,7 @@ impl RunSummary {
             "transition" => ("·", QUIET),
             _ => Outcome::Failed.mark(),
         };
-        Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
+        Some(format_line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
     fn end_lines(&self, event: &RunEvent) -> Vec<String> {
@@ -224,7 +224,14 @@ pub(crate) fn since(timestamp: &str) -> Instant {
 }
 
 /// Formats `  ✓ state  tool  detail … time`, cut to the width of the terminal if there is one.
-pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
+pub(crate) fn format_line(
+    mark: &str,
+    state: &str,
+    tool: &str,
+    detail: &str,
+    time: &str,
+    width: Option<usize>,
+) -> String {
     let head = format!("{}  {}  ", padded(state, STATE_COLUMNS), padded(tool, TOOL_COLUMNS));
     let head_columns = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
     // The widest time is "59 min 59 s".
@@ -251,7 +258,7 @@ fn branch_line(event: &RunEvent, width: Option<usize>) -> String {
     let detail = Outcome::from_result(None, result).describe("run_workflow", result);
     let seconds = result.get("total_elapsed_time").and_then(Value::as_f64).unwrap_or_default();
     let time = duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-    line(&format!("{style}{mark}{style:#}"), &name, "branch", &detail, &time, width)
+    format_line(&format!("{style}{mark}{style:#}"), &name, "branch", &detail, &time, width)
 }
 
 fn title_line(event: &RunEvent) -> String {
@@ -357,7 +364,14 @@ impl LineView {
             "gate_timeout" | "gate_cancelled" => {
                 let detail =
                     if event.event_type == "gate_timeout" { "timed out without an answer" } else { "withdrawn" };
-                vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(used_columns))]
+                vec![format_line(
+                    &format!("{QUIET}◌{QUIET:#}"),
+                    text("state"),
+                    "gate",
+                    detail,
+                    "",
+                    self.width(used_columns),
+                )]
             }
             "workflow_paused" => {
                 let by = visible(text("by"));
@@ -415,7 +429,7 @@ impl LineView {
         let current = self.current()?;
         let time = duration(current.since.elapsed());
         let mark = format!("{QUIET}▸{QUIET:#}");
-        Some(line(&mark, &current.state, &current.tool, &current.detail, &time, self.width(0)))
+        Some(format_line(&mark, &current.state, &current.tool, &current.detail, &time, self.width(0)))
     }
 
     /// Removes the animated line before other output.
@@ -487,7 +501,7 @@ impl View for LineView {
         self.frame = (self.frame + 1) % FRAMES.len();
         let time = duration(current.since.elapsed());
         let mark = format!("{QUIET}{}{QUIET:#}", FRAMES[self.frame]);
-        write!(out, "{}", line(&mark, &current.state, &current.tool, &current.detail, &time, width()))?;
+        write!(out, "{}", format_line(&mark, &current.state, &current.tool, &current.detail, &time, width()))?;
         self.is_line_open = true;
         out.flush()
     }

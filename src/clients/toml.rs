@@ -50,7 +50,7 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
         (Change::Add(entry), None) => vec![match braces {
             Some(braces) => {
                 let comma = if servers.is_none_or(DeTable::is_empty) { " " } else { "," };
-                Splice::insert(braces.start + 1, format!(" {NAME} = {}{comma}", line(entry)))
+                Splice::insert(braces.start + 1, format!(" {NAME} = {}{comma}", format_line(entry)))
             }
             None => append_entry(text, entry),
         }],
@@ -150,7 +150,7 @@ fn is_inline(text: &str, span: &Range<usize>) -> bool {
 }
 
 /// Formats a value on one line.
-fn line(value: &Value) -> String {
+fn format_line(value: &Value) -> String {
     let mut out = String::new();
     value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only strings, and lists and tables of them");
     out
@@ -196,7 +196,7 @@ fn append_table(text: &str, header: &str, entry: &Value) -> Splice {
     let end = line_end(text);
     let gap = gap_before_table(text);
     let fields = entry.as_object().into_iter().flatten();
-    let lines: String = fields.map(|(name, value)| format!("{name} = {}{end}", line(value))).collect();
+    let lines: String = fields.map(|(name, value)| format!("{name} = {}{end}", format_line(value))).collect();
     Splice::insert(text.len(), format!("{gap}{header}{end}{lines}"))
 }
 
@@ -214,18 +214,18 @@ fn gap_before_table(text: &str) -> String {
 fn set(text: &str, entry: &Item<'_>, name: &str, value: &Value) -> Option<Splice> {
     let DeValue::Table(table) = entry.get_ref() else { return None };
     if let Some((_, item)) = get(table, name) {
-        return Some(Splice::new(item.span(), line(value)));
+        return Some(Splice::new(item.span(), format_line(value)));
     }
     let span = entry.span();
     if is_inline(text, &span) {
         let comma = if table.is_empty() { " " } else { "," };
-        return Some(Splice::insert(span.start + 1, format!(" {name} = {}{comma}", line(value))));
+        return Some(Splice::insert(span.start + 1, format!(" {name} = {}{comma}", format_line(value))));
     }
     // Below the header. An entry without a header has dotted keys, and already has one of the properties.
     let position = next_line(text, span.end);
     let end = line_end(text);
     let gap = if text[..position].ends_with('\n') { "" } else { end };
-    Some(Splice::insert(position, format!("{gap}{name} = {}{end}", line(value))))
+    Some(Splice::insert(position, format!("{gap}{name} = {}{end}", format_line(value))))
 }
 
 /// Returns the splices that remove the lines of an entry.

@@ -35,7 +35,9 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
     let Some((file, root)) = parse(text)?.and_then(|file| Some((file.clone(), root(&file)?))) else {
         let Change::Add(entry) = change else { return Ok(text.to_owned()) };
         let end = if is_blank(text) || text.ends_with('\n') { "" } else { "\n" };
-        return Ok(format!("{text}{end}{SERVERS}:\n{}", indented(&lines(NAME, entry))).replace('\n', line_end(text)));
+        return Ok(
+            format!("{text}{end}{SERVERS}:\n{}", indented(&format_lines(NAME, entry))).replace('\n', line_end(text))
+        );
     };
     let servers = root.get_mapping(SERVERS);
     match (change, servers) {
@@ -79,17 +81,17 @@ fn root(file: &YamlFile) -> Option<Mapping> {
 
 /// Sets a property to a JSON value.
 fn set(mapping: &Mapping, name: &str, value: &Value) {
-    let node = lines(name, value).parse::<YamlFile>().ok().and_then(|file| root(&file)?.get(name));
+    let node = format_lines(name, value).parse::<YamlFile>().ok().and_then(|file| root(&file)?.get(name));
     if let Some(value) = node {
         mapping.set(name, value);
     }
 }
 
 /// Formats a property in the lines of a block.
-fn lines(name: &str, value: &Value) -> String {
+fn format_lines(name: &str, value: &Value) -> String {
     match value {
         Value::Object(properties) => {
-            let nested: String = properties.iter().map(|(name, value)| lines(name, value)).collect();
+            let nested: String = properties.iter().map(|(name, value)| format_lines(name, value)).collect();
             format!("{name}:\n{}", indented(&nested))
         }
         // Strings, numbers and lists of JSON are YAML, too.

@@ -186,8 +186,10 @@ impl Conversation<'_> {
             words.runs.retain(|known| !ids.contains(known));
             words.runs.splice(0..0, ids);
         });
-        let lines =
-            format::table(["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"], found.iter().map(runs::row));
+        let lines = format::table(
+            ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"],
+            found.iter().map(runs::format_row),
+        );
         Ok(self.show_list(&lines, "no matching run; %NAME starts one")?)
     }
 

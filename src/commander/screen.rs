@@ -83,7 +83,7 @@ impl Screen {
         }
         match value {
             Value::Null => Ok(()),
-            Value::String(text) if text.ends_with('\n') || text.is_empty() => print::exactly(text),
+            Value::String(text) if text.ends_with('\n') || text.is_empty() => print::unchanged(text),
             other => print::line(format::full_text(other)),
         }
     }

@@ -64,7 +64,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     }
     let head = ["SETTING", "VALUE", "FROM", "DESCRIPTION"].map(str::to_owned).to_vec();
     let lines = rows.iter().map(|(name, value, origin, about)| {
-        let mut cell = cell(value);
+        let mut cell = format_cell(value);
         if missing_tokens_by_name.contains_key(name) {
             cell.push_str(" (missing)");
         }
@@ -106,11 +106,11 @@ fn print_described(table: &mut [Vec<String>]) -> io::Result<()> {
 }
 
 /// Formats a value as the cell of a table.
-fn cell(value: &Value) -> String {
+fn format_cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => print::visible(text),
-        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Value::Array(values) => values.iter().map(format_cell).collect::<Vec<_>>().join(", "),
         value => value.to_string(),
     }
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, ListGraphs, ListGraphsReply, NodeReply, RunGraph};
 
-use super::nodes::{NodeInput, print_sources, table};
+use super::nodes::{NodeInput, print_sources, print_table};
 use crate::daemon_client;
 use crate::failure::Failure;
 use crate::print::{self, visible};
@@ -66,7 +66,7 @@ impl List {
             let description = visible(graph.description.as_deref().unwrap_or_default());
             vec![graph.id.clone(), graph.steps.len().to_string(), description]
         });
-        table(["NAME", "STEPS", "DESCRIPTION"], rows)?;
+        print_table(["NAME", "STEPS", "DESCRIPTION"], rows)?;
         if graphs.is_empty() && !files.is_empty() {
             print::remark(
                 "no graph is declared; write one as [graphs.NAME] with steps = [{ id = \"…\", node = \"…\" }]",

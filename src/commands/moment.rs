@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 const UNITS: [(char, i64); 5] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
 
 /// Parses a point in time: an age (`2h`, `1h30m`, `3d`), a day in UTC, or a timestamp. Returns it in ISO 8601.
-pub(in crate::commands) fn moment(text: &str) -> Result<String, String> {
+pub(in crate::commands) fn parse_moment(text: &str) -> Result<String, String> {
     moment_at(text, Timestamp::now()).map(|moment| moment.to_string()).ok_or_else(|| {
         "must be an age such as 30m, 2h, 3d, a day such as 2026-01-31, or a timestamp such as 2026-01-31T12:00:00Z"
             .to_owned()

@@ -96,14 +96,17 @@ impl List {
         let rows = nodes.iter().map(|node| {
             vec![node.id.clone(), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
         });
-        table(["NAME", "TYPE", "DESCRIPTION"], rows)?;
+        print_table(["NAME", "TYPE", "DESCRIPTION"], rows)?;
         print_sources(files, directory, broken)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Prints rows below the `heads`, cut to the width of the terminal. Prints nothing if there are no rows.
-pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> std::io::Result<()> {
+pub(super) fn print_table<const N: usize>(
+    heads: [&str; N],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> std::io::Result<()> {
     let rows: Vec<_> = std::iter::once(heads.map(str::to_owned).to_vec()).chain(rows).collect();
     if rows.len() == 1 {
         return Ok(());
@@ -167,7 +170,7 @@ fn describe(reply: &DescribeNodeReply) -> Vec<String> {
         }
     };
     for (name, value) in fields {
-        add_field(name, &text(value));
+        add_field(name, &value_text(value));
     }
     file.iter().for_each(|file| add_field("file", file));
     let steps = declaration.get("steps").and_then(Value::as_array).into_iter().flatten();
@@ -183,18 +186,24 @@ fn describe(reply: &DescribeNodeReply) -> Vec<String> {
 }
 
 fn step_row(step: &Value) -> Vec<String> {
-    let dependencies = step["depends_on"].as_array().into_iter().flatten().map(text);
+    let dependencies = step["depends_on"].as_array().into_iter().flatten().map(value_text);
     let dependencies: Vec<String> = dependencies.collect();
     let policy = &step["on_error"];
-    let word = |policy: &Value| policy["policy"].as_str().map_or_else(|| text(policy), str::to_owned);
+    let word = |policy: &Value| policy["policy"].as_str().map_or_else(|| value_text(policy), str::to_owned);
     let then = policy.get("then").map(|then| format!(", then {}", word(then)));
     let on_error = word(policy) + &then.unwrap_or_default();
-    let cells = [text(&step["id"]), text(&step["node"]), text(&step["input"]), dependencies.join(", "), on_error];
+    let cells = [
+        value_text(&step["id"]),
+        value_text(&step["node"]),
+        value_text(&step["input"]),
+        dependencies.join(", "),
+        on_error,
+    ];
     cells.map(|cell| visible(&cell)).to_vec()
 }
 
 /// Converts a value to text: strings unchanged, null as nothing, other values as JSON.
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -268,8 +277,8 @@ fn print_output(value: &Value) -> std::io::Result<()> {
         Value::Null => Ok(()),
         Value::String(text) if std::io::stdout().is_terminal() => text.lines().map(visible).try_for_each(print::line),
         // The output of a command has lost its final newline.
-        Value::String(text) if text.is_empty() || text.ends_with('\n') => print::exactly(text),
-        Value::String(text) => print::exactly(&format!("{text}\n")),
+        Value::String(text) if text.is_empty() || text.ends_with('\n') => print::unchanged(text),
+        Value::String(text) => print::unchanged(&format!("{text}\n")),
         other => print::json(other),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Run {
     #[arg(long, requires = "from")]
     repeat: bool,
     /// Set a workflow variable (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = parse_variable)]
     input: Vec<(String, String)>,
     /// Terminal to use; without it the workflow opens one
     #[arg(long, value_name = "TERMINAL", add = completion::terminals())]
@@ -74,7 +74,7 @@ pub(crate) struct Run {
 }
 
 /// Parses an initial variable of a run.
-pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("a variable must have the form name=value".to_owned()),

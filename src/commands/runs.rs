@@ -88,10 +88,10 @@ pub(crate) struct List {
     #[arg(long, value_name = "STATE", add = completion::run_states())]
     state: Option<String>,
     /// Only runs that started at this time or later: an age (30m, 2h, 3d), a day, or a timestamp (ISO 8601)
-    #[arg(long, value_name = "TIME", value_parser = super::moment::moment)]
+    #[arg(long, value_name = "TIME", value_parser = super::moment::parse_moment)]
     since: Option<String>,
     /// Only runs that started before this time
-    #[arg(long, value_name = "TIME", value_parser = super::moment::moment)]
+    #[arg(long, value_name = "TIME", value_parser = super::moment::parse_moment)]
     until: Option<String>,
     /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -135,7 +135,7 @@ impl List {
             });
         } else {
             let head = ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"].map(str::to_owned).to_vec();
-            let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();
+            let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(format_row)).collect();
             for line in print::list(&rows, 2, print::width()) {
                 print::line(line)?;
             }
@@ -145,7 +145,7 @@ impl List {
 }
 
 /// Formats a run as a row of a table: its id, workflow, state, start, duration, and details.
-pub(crate) fn row(run: &RunRecord) -> Vec<String> {
+pub(crate) fn format_row(run: &RunRecord) -> Vec<String> {
     let details = match (&run.pending_gate, &run.error) {
         (Some(gate), _) if run.pending_gates.len() > 1 => {
             format!("{} (and {} more)", gate.prompt, run.pending_gates.len() - 1)
@@ -239,7 +239,7 @@ pub(crate) async fn find(paths: &DaemonPaths, prefix: &str) -> Result<String, Fa
             print::visible(prefix)
         ))),
         _ => {
-            let rows: Vec<_> = matches.iter().map(|run| row(run)).collect();
+            let rows: Vec<_> = matches.iter().map(|run| format_row(run)).collect();
             let candidates = print::table(&rows).replace('\n', "\n  ");
             Err(Failure::usage(format!(
                 "'{}' is ambiguous; it matches these runs:\n  {candidates}",

@@ -281,7 +281,7 @@ async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
         print::remark("no terminals are open; open one with: steplatch terminal open");
     } else {
         let head = ["ID", "NAME", "STATE", "SIZE", "OPENED BY", "COMMAND", "DIRECTORY"].map(str::to_owned).to_vec();
-        let rows: Vec<_> = std::iter::once(head).chain(reply.sessions.iter().map(row)).collect();
+        let rows: Vec<_> = std::iter::once(head).chain(reply.sessions.iter().map(format_row)).collect();
         for line in print::list(&rows, 2, print::width()) {
             print::line(line)?;
         }
@@ -319,7 +319,7 @@ pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
 }
 
 /// Formats a terminal as a row of a table.
-pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
+pub(crate) fn format_row(session: &SessionInfo) -> Vec<String> {
     let state = state(session);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     vec![
@@ -418,7 +418,7 @@ impl Destination {
     fn exactly(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::File(file) => file.write_all(text.as_bytes()),
-            Self::Output => print::exactly(text),
+            Self::Output => print::unchanged(text),
         }
     }
 
@@ -459,12 +459,12 @@ impl RunInTerminal {
         .await?;
         if !self.json {
             report_lost_output(reply.omitted.as_ref());
-            print::exactly(&reply.output)?;
+            print::unchanged(&reply.output)?;
             if let Some(OmittedOutput { bytes, offset, tail: Some(tail), .. }) = &reply.omitted {
                 print::remark(&format!(
                     "{bytes} bytes are omitted here, from offset {offset} of the terminal's output"
                 ));
-                print::exactly(tail)?;
+                print::unchanged(tail)?;
             }
         }
         if let Some(error) = reply.error.clone().filter(|_| !reply.success) {

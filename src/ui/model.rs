@@ -281,7 +281,7 @@ impl Model {
 
     fn run_row(&self, run: &RunRecord) -> Row {
         // Use the columns of `runs list`.
-        let [_, _, state, _, _, details] = runs::row(run).try_into().unwrap_or_default();
+        let [_, _, state, _, _, details] = runs::format_row(run).try_into().unwrap_or_default();
         let (mark, tone) = match run.state.as_str() {
             "completed" => ("✓", Tone::Good),
             "failed" => ("✗", Tone::Bad),

@@ -496,7 +496,7 @@ impl<'a> Driver<'a> {
 
     /// Performs the effects, stage by stage.
     async fn perform_all(&mut self, effects: Vec<Effect>) {
-        for stage in Effect::stages(effects) {
+        for stage in Effect::split_into_stages(effects) {
             let mut closing = Vec::new();
             for effect in stage {
                 self.perform(effect, &mut closing).await;

@@ -50,13 +50,13 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
 
 /// Checks the format of all sources and lints them; a warning is an error.
 fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
-    format(repository)?;
+    check_format(repository)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     step::run("lints", &mut repository.cargo(&clippy))
 }
 
 /// Checks the format of all sources.
-pub(crate) fn format(repository: &Repository) -> anyhow::Result<()> {
+pub(crate) fn check_format(repository: &Repository) -> anyhow::Result<()> {
     step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))
 }
 

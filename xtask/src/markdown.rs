@@ -47,7 +47,7 @@ fn fence(line: &str) -> Option<(char, usize)> {
 }
 
 /// Splits a page into its blocks and the lines between them.
-fn parts(page: &str) -> Vec<Part<'_>> {
+fn split_parts(page: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut lines = page.split_inclusive('\n').enumerate();
     let mut start = 0;
@@ -83,7 +83,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block<'_>> {
         Part::Block(block, _) => Some(block),
         Part::Text(_) => None,
     };
-    parts(page).into_iter().filter_map(block).collect()
+    split_parts(page).into_iter().filter_map(block).collect()
 }
 
 /// Returns the page with its code replaced by the same number of spaces, so that positions stay the same.
@@ -92,7 +92,7 @@ fn without_code(page: &str) -> String {
         Part::Block(_, source) => spaces(source),
         Part::Text(line) => line.to_owned(),
     };
-    without_code_spans(&parts(page).into_iter().map(text).collect::<String>())
+    without_code_spans(&split_parts(page).into_iter().map(text).collect::<String>())
 }
 
 /// Returns the text with the code within its paragraphs replaced by the same number of spaces.
@@ -178,7 +178,7 @@ fn headings(page: &str) -> impl Iterator<Item = String> {
         Part::Text(line) => Some(line),
         Part::Block(..) => None,
     };
-    let lines = parts(page).into_iter().filter_map(text);
+    let lines = split_parts(page).into_iter().filter_map(text);
     lines.filter_map(|line| {
         let heading = line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))?;
         Some(plain_text(heading.trim()).replace(['`', '*'], ""))
@@ -191,7 +191,7 @@ pub(crate) fn first_sentence(page: &str) -> Option<String> {
         let first = paragraph.trim_start().chars().next();
         first.is_some_and(|character| character.is_alphanumeric() || ['`', '*', '['].contains(&character))
     };
-    let texts: String = parts(page)
+    let texts: String = split_parts(page)
         .into_iter()
         .map(|part| match part {
             Part::Text(line) => line,

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::python::quietly;
+use crate::python::run_quietly;
 use crate::repository::Repository;
 
 /// Directories, and the packages of each.
@@ -89,7 +89,7 @@ fn install(repository: &Repository, directory: &str, package: &str) -> anyhow::R
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
         .arg(&directory)
         .args(package.split(' '));
-    quietly(&mut npm).with_context(|| {
+    run_quietly(&mut npm).with_context(|| {
         format!("{package} could not be installed; the installation needs the network or a mirror.")
     })?;
     fs::write(&note, package).with_context(|| format!("{} could not be written.", note.display()))

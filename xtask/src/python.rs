@@ -69,11 +69,11 @@ impl PythonEnvironment {
         if directory.exists() {
             fs::remove_dir_all(&directory).with_context(|| format!("{} could not be removed.", directory.display()))?;
         }
-        quietly(Command::new("python3").args(["-m", "venv"]).arg(&directory))
+        run_quietly(Command::new("python3").args(["-m", "venv"]).arg(&directory))
             .context("The virtual environment could not be created.")?;
         let mut pip = Command::new(self.python(repository));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(self.requirements);
-        quietly(&mut pip).with_context(|| {
+        run_quietly(&mut pip).with_context(|| {
             format!(
                 "{} could not be installed; the installation needs the network or a mirror.",
                 self.requirements.join(", ")
@@ -89,7 +89,7 @@ impl PythonEnvironment {
 }
 
 /// Runs a command and shows its output only if it failed.
-pub(crate) fn quietly(command: &mut Command) -> anyhow::Result<()> {
+pub(crate) fn run_quietly(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());

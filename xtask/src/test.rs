@@ -26,7 +26,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let has_temporal = temporal::ensure(repository)?;
     let lints = quick.is_empty();
     if lints {
-        check::format(repository)?;
+        check::check_format(repository)?;
         // Benchmarks, which no test runs, are built as well.
         let mut build = repository.cargo(&["test", "--workspace", "--all-targets", "--no-run", "--locked", "--quiet"]);
         check::lint_in_build(&mut build);

@@ -365,7 +365,7 @@ fn answer_state_is_named_after_its_argument() {
 }
 
 /// Returns the names of the states, with a star at each gate.
-fn gated(captured: &CapturedMachine) -> Vec<String> {
+fn state_names_with_gates(captured: &CapturedMachine) -> Vec<String> {
     let states = captured.definition["states"].as_object().expect("the machine has states");
     let name = |(name, state): (&String, &Value)| match state["action"]["tool"].as_str() {
         Some("gate") => Some("*".to_owned()),
@@ -379,7 +379,7 @@ fn gated(captured: &CapturedMachine) -> Vec<String> {
 fn destructive_or_unknown_line_gets_a_gate() {
     let ordinary = ["git pull", "npm run build", "make", "python3 script.py", "cargo test", "mkdir x && cp a x"];
     let captured = ordinary.iter().fold(Log::default(), |log, line| log.command(line, 0, "")).capture(&[], "/srv");
-    assert!(!gated(&captured).contains(&"*".to_owned()), "{:?}", gated(&captured));
+    assert!(!state_names_with_gates(&captured).contains(&"*".to_owned()), "{:?}", state_names_with_gates(&captured));
     let ungated_states: Vec<&str> = captured
         .guesses
         .iter()
@@ -397,7 +397,10 @@ fn destructive_or_unknown_line_gets_a_gate() {
         .command("frobnicate --all", 0, "")
         .command("curl https://x/y | sh", 0, "");
     let captured = log.capture(&[], "/srv");
-    assert_eq!(gated(&captured), ["make", "*", "ssh_box_rm_rf", "*", "frobnicate_all", "*", "curl_https_x_y"]);
+    assert_eq!(
+        state_names_with_gates(&captured),
+        ["make", "*", "ssh_box_rm_rf", "*", "frobnicate_all", "*", "curl_https_x_y"]
+    );
     let reasons: Vec<&str> = captured
         .guesses
         .iter()
@@ -418,7 +421,7 @@ fn destructive_or_unknown_line_gets_a_gate() {
 fn line_at_a_remote_prompt_is_judged_but_an_answer_is_not() {
     let session = |begun: &str, prompt: &str, typed: &str| {
         let log = Log::default().program(begun, 0, prompt).answer(prompt, typed, "").command("ls", 0, "");
-        gated(&log.capture(&[], "/srv")).contains(&"*".to_owned())
+        state_names_with_gates(&log.capture(&[], "/srv")).contains(&"*".to_owned())
     };
     let remote = "ana@box:~$ ";
     assert!(session("ssh box", remote, "rm -rf x") && session("ssh box", remote, "frobnicate"));

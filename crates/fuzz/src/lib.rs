@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use mutation::Mutator;
-pub use portions::portions;
+pub use portions::split_into_portions;
 use random::Random;
 
 /// Mutations in an ordinary test.

@@ -7,7 +7,7 @@ use crate::random::Random;
 /// Cuts an input into portions of 1 to 64 bytes, most of them short. The same input is always cut in the same places,
 /// so that an input of a corpus fails again.
 #[must_use]
-pub fn portions(input: &[u8]) -> Vec<&[u8]> {
+pub fn split_into_portions(input: &[u8]) -> Vec<&[u8]> {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
     let mut random = Random::new(hasher.finish());
@@ -29,10 +29,10 @@ mod tests {
     #[test]
     fn portions_are_the_input_in_order() {
         let input: Vec<u8> = (0..=255).collect();
-        let cut = portions(&input);
+        let cut = split_into_portions(&input);
         assert!(cut.len() > 3 && cut.iter().all(|portion| (1..=64).contains(&portion.len())));
         assert_eq!(cut.concat(), input);
-        assert_eq!(cut, portions(&input));
-        assert!(portions(b"").is_empty());
+        assert_eq!(cut, split_into_portions(&input));
+        assert!(split_into_portions(b"").is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use steplatch_fuzz::{Target, portions};
+use steplatch_fuzz::{Target, split_into_portions};
 use steplatch_terminal::{
     Closed, CommandResult, Description, Excerpt, Handover, InputError, Picture, RunError, ScreenDelta, Sent,
     VariablesError, View, Waited,
@@ -83,7 +83,11 @@ fn frames() {
     };
     target.run(|input| {
         let (frames, error) = read_frames(&[input]);
-        assert_eq!((frames.clone(), error), read_frames(&portions(input)), "portions do not change the frames");
+        assert_eq!(
+            (frames.clone(), error),
+            read_frames(&split_into_portions(input)),
+            "portions do not change the frames"
+        );
         let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
         // Read the input itself as a body too, because a mutated length would hide the bodies of all frames.

@@ -1,7 +1,7 @@
 //! Fuzz target for bytes from the other side of a link: records, in portions of any size.
 
 use bytes::BytesMut;
-use steplatch_fuzz::{Target, portions};
+use steplatch_fuzz::{Target, split_into_portions};
 
 use crate::record::{BadRecord, Record};
 use crate::session::{Session, WINDOW};
@@ -38,7 +38,7 @@ fn records() {
     };
     target.run(|input| {
         let (records, error) = read_records(&[input]);
-        assert_eq!(read_records(&portions(input)), (records.clone(), error), "portions do not matter");
+        assert_eq!(read_records(&split_into_portions(input)), (records.clone(), error), "portions do not matter");
         let mut session = Session::new();
         let mut outcomes = Vec::new();
         for record in records {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use steplatch_fuzz::{Target, portions};
+use steplatch_fuzz::{Target, split_into_portions};
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 
 use crate::codec::{Line, LineReader};
@@ -47,7 +47,7 @@ impl AsyncBufRead for PortionStream<'_> {
 
 /// Reads all lines. The future is dropped wherever the stream is not ready, as in a `select!`.
 fn read_lines(input: &[u8]) -> Vec<Line> {
-    let stream = PortionStream { portions: portions(input).into_iter(), current: &[] };
+    let stream = PortionStream { portions: split_into_portions(input).into_iter(), current: &[] };
     let mut reader = LineReader::with_max_bytes(stream, MAX_LINE_BYTES);
     let mut context = Context::from_waker(Waker::noop());
     let mut lines = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use steplatch_fuzz::{Target, portions};
+use steplatch_fuzz::{Target, split_into_portions};
 
 use crate::history::History;
 use crate::intake::OutputPipeline;
@@ -143,7 +143,7 @@ fn output() {
     };
     target.run(|input| {
         let (at_once, mut pipeline) = terminal_state(&[input]);
-        let in_portions = terminal_state(&portions(input)).0;
+        let in_portions = terminal_state(&split_into_portions(input)).0;
         assert_eq!(at_once, in_portions);
         let cursor = pipeline.screen.cursor();
         assert!(cursor.row < SIZE.rows && cursor.col < SIZE.cols, "{cursor:?}");

@@ -86,12 +86,12 @@ enum Filter {
 
 /// Returns whether text has any placeholder.
 pub(crate) fn has_placeholder(text: &str) -> bool {
-    pieces(text, true).iter().any(|piece| !matches!(piece, Piece::Text(_)))
+    split_pieces(text, true).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
 /// Returns the placeholders of text, including those with paths.
 pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
-    placeholders_in(pieces(text, true))
+    placeholders_in(split_pieces(text, true))
 }
 
 fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'_>> {
@@ -129,7 +129,7 @@ pub(crate) fn unresolved_except<'t>(
     variables: &dyn Lookup,
     is_later: impl Fn(&str) -> bool,
 ) -> Option<&'t str> {
-    let mut placeholders = placeholders_in(pieces(text, variables.has_paths()));
+    let mut placeholders = placeholders_in(split_pieces(text, variables.has_paths()));
     // In runs of older definitions, `{secret:NAME}` is plain text.
     let may_stay =
         |placeholder: &Placeholder<'_>| placeholder.may_stay || placeholder.is_secret() || is_later(placeholder.root());
@@ -150,7 +150,7 @@ fn find<'v>(variables: &'v dyn Lookup, name: &str) -> Option<&'v Value> {
 #[must_use]
 pub fn text(template: &str, variables: &dyn Lookup) -> String {
     let mut replaced = String::with_capacity(template.len());
-    for piece in pieces(template, variables.has_paths()) {
+    for piece in split_pieces(template, variables.has_paths()) {
         match piece {
             Piece::Text(text) | Piece::Escaped(text) => replaced.push_str(text),
             Piece::Variable { source, name, filter: None }
@@ -171,7 +171,7 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
 #[must_use]
 pub fn marked<'t>(template: &'t str, mut mark: impl FnMut(&'t str) -> char) -> String {
     let mut text = String::with_capacity(template.len());
-    for piece in pieces(template, true) {
+    for piece in split_pieces(template, true) {
         match piece {
             Piece::Text(plain) | Piece::Escaped(plain) => text.push_str(plain),
             Piece::Variable { source, .. } => text.push(mark(source)),
@@ -184,7 +184,7 @@ pub fn marked<'t>(template: &'t str, mut mark: impl FnMut(&'t str) -> char) -> S
 #[must_use]
 pub fn literal(text: &str) -> String {
     let mut template = String::with_capacity(text.len());
-    for piece in pieces(text, true) {
+    for piece in split_pieces(text, true) {
         match piece {
             Piece::Text(text) => template.push_str(text),
             Piece::Variable { source, .. } => template.extend(["{", source, "}"]),
@@ -202,7 +202,7 @@ pub fn value(template: &Value, variables: &dyn Lookup, keep_types: bool) -> Valu
     match template {
         Value::String(template) => {
             if keep_types
-                && let [Piece::Variable { name, filter: None, .. }] = pieces(template, variables.has_paths())[..]
+                && let [Piece::Variable { name, filter: None, .. }] = split_pieces(template, variables.has_paths())[..]
             {
                 return find(variables, name).cloned().unwrap_or_else(|| template.clone().into());
             }
@@ -269,12 +269,12 @@ fn shell_quoted(text: &str) -> String {
 }
 
 /// Splits text at its placeholders. With `allows_paths`, `{name.part}` is a placeholder.
-fn pieces(text: &str, allows_paths: bool) -> Vec<Piece<'_>> {
+fn split_pieces(text: &str, allows_paths: bool) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let (mut start, mut position) = (0, 0);
     while let Some(offset) = text[position..].find('{') {
         position += offset;
-        let Some((piece, length)) = placeholder(&text[position..], allows_paths) else {
+        let Some((piece, length)) = parse_placeholder(&text[position..], allows_paths) else {
             position += 1;
             continue;
         };
@@ -292,7 +292,7 @@ fn pieces(text: &str, allows_paths: bool) -> Vec<Piece<'_>> {
 }
 
 /// Parses a placeholder at the start of `text` and returns it with its length.
-fn placeholder(text: &str, allows_paths: bool) -> Option<(Piece<'_>, usize)> {
+fn parse_placeholder(text: &str, allows_paths: bool) -> Option<(Piece<'_>, usize)> {
     if let Some(inside) = text.strip_prefix("{{")
         && let Some((_, _, length)) = name_and_filter(inside, allows_paths)
         && inside[length..].starts_with("}}")
@@ -484,7 +484,7 @@ mod tests {
 
         #[test]
         fn template_preserves_every_byte(template in ".*") {
-            let rejoined: usize = pieces(&template, true).iter().map(|piece| match piece {
+            let rejoined: usize = split_pieces(&template, true).iter().map(|piece| match piece {
                 Piece::Text(text) => text.len(),
                 Piece::Escaped(text) => text.len() + 2,
                 Piece::Variable { source, .. } => source.len(),

@@ -26,7 +26,7 @@ pub(crate) struct Capture {
     #[arg(long, value_name = "COMMANDS", conflicts_with_all = ["from", "since"])]
     last: Option<u32>,
     /// Capture only input since this time: an age such as 15m, or a timestamp
-    #[arg(long, value_name = "TIME", value_parser = crate::commands::moment::moment)]
+    #[arg(long, value_name = "TIME", value_parser = crate::commands::moment::parse_moment)]
     since: Option<String>,
     /// Number of the first input to capture, as `terminal inputs --json` lists them
     #[arg(long, value_name = "NUMBER")]
@@ -46,7 +46,7 @@ pub(super) struct CaptureOptions {
     #[arg(long, short)]
     description: Option<String>,
     /// Make a typed value an argument (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::parse_variable)]
     input: Vec<(String, String)>,
     /// Terminal with another execution of the same procedure: differences become arguments (repeatable)
     #[arg(long, value_name = "TERMINAL", add = completion::terminals())]
@@ -112,7 +112,7 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
     if reply.path.is_none() && !reply.workflow_definition.is_null() {
         print::json(&reply.workflow_definition)?;
     }
-    for note in notes(reply) {
+    for note in format_notes(reply) {
         print::remark(&note);
     }
     if let Some(path) = &reply.path {
@@ -132,7 +132,7 @@ const MAX_COLUMN_WIDTH: usize = 32;
 
 /// Formats the notes that a person should read before the first use of the workflow, in columns: the kind of the note,
 /// the state or input, and the text.
-fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
+fn format_notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let guesses = reply.guesses.iter().map(|guess| {
         let sentence = format!("{} ({})", guess.guess, guess.reason);
         ("assumed", guess.state.clone(), sentence)
@@ -183,7 +183,7 @@ mod tests {
             ..CaptureWorkflowReply::default()
         };
         let plain: Vec<String> =
-            notes(&reply).iter().map(|note| anstream::adapter::strip_str(note).to_string()).collect();
+            format_notes(&reply).iter().map(|note| anstream::adapter::strip_str(note).to_string()).collect();
         assert_eq!(
             plain,
             [

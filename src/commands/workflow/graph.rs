@@ -30,7 +30,7 @@ pub(crate) struct Graph {
 
 impl Graph {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let definition = source::definition(&self.workflow, paths).await?;
+        let definition = source::read_definition(&self.workflow, paths).await?;
         let (format, diagram) = if self.svg { ("svg", svg(&definition)) } else { ("mermaid", mermaid(&definition)) };
         if let Some(file) = &self.output {
             std::fs::write(file, &diagram)
@@ -41,7 +41,7 @@ impl Graph {
         } else if self.json {
             print::json(&json!({ format: diagram }))?;
         } else {
-            print::exactly(&diagram)?;
+            print::unchanged(&diagram)?;
         }
         Ok(ExitCode::SUCCESS)
     }

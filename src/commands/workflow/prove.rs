@@ -12,7 +12,7 @@ use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunDiffe
 use steplatch_workflow::{ContractVariable, Definition, tool};
 
 use super::{golden, source};
-use crate::commands::run::{run_to_end, variable};
+use crate::commands::run::{parse_variable, run_to_end};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, padded, visible};
@@ -32,7 +32,7 @@ pub(crate) struct Prove {
     #[arg(value_name = "NAME", add = completion::workflows())]
     workflow: String,
     /// Another value of an argument, for one more run (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = parse_variable)]
     input: Vec<(String, String)>,
     /// If only outputs differ, show the differences, ask, and update the recording with the new outputs. Outputs that
     /// differ between the runs are no longer compared
@@ -51,7 +51,7 @@ const RECORDED_RUNS: usize = 2;
 
 impl Prove {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let definition = source::definition(&self.workflow, paths).await?;
+        let definition = source::read_definition(&self.workflow, paths).await?;
         let reply = daemon_client::ask(paths, DescribeWorkflow { name: self.workflow.clone() }).await?;
         let (Some(file), Some(metadata)) = (reply.file, reply.metadata) else {
             return Err(Failure::usage(format!(
@@ -176,7 +176,7 @@ impl Prove {
                 let state = definition.state(&step.state);
                 state.is_none_or(|state| state.action().tool() != tool::RETURN)
             };
-            let events = run_steps::events(paths, &reply.run_id).await?;
+            let events = run_steps::read_events(paths, &reply.run_id).await?;
             if let Some(state) = run_steps::asking_states(&events).first() {
                 let run = &reply.run_id;
                 let error = format!("not proved: in run {run}, state '{state}' found none of the expected screens");

@@ -19,7 +19,7 @@ pub(super) struct RecordedRun {
 /// # Errors
 /// If there is no such run, or the daemon is unreachable.
 pub(super) async fn read(paths: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
-    Ok(from_events(&run_steps::events(paths, run).await?, definition))
+    Ok(from_events(&run_steps::read_events(paths, run).await?, definition))
 }
 
 /// Extracts the external inputs from the events of a run. Omits results of states that the definition no longer has,

@@ -25,7 +25,7 @@ impl Schema {
         if self.documentation && self.json {
             print::json(&json!({ "documentation": documentation(&TerminalTools) }))?;
         } else if self.documentation {
-            print::exactly(&documentation(&TerminalTools))?;
+            print::unchanged(&documentation(&TerminalTools))?;
         } else {
             print::json(&schema(&TerminalTools))?;
         }

@@ -48,7 +48,7 @@ fn describe(reply: &DescribeWorkflowReply) -> String {
     for (title, variables) in [("arguments", &reply.arguments), ("returns", &reply.return_values)] {
         if !variables.is_empty() {
             let rows: Vec<Vec<String>> = variables.iter().map(variable_row).collect();
-            let _ = write!(page, "{}", block(title, &print::table(&rows)));
+            let _ = write!(page, "{}", format_block(title, &print::table(&rows)));
         }
     }
     if let Some(FunctionSource { declares, .. }) = &reply.source {
@@ -56,17 +56,17 @@ fn describe(reply: &DescribeWorkflowReply) -> String {
             let description = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
             vec![declared.id.clone(), declared.kind.clone(), print::visible(description)]
         });
-        let _ = write!(page, "{}", block("declares", &print::table(&rows.collect::<Vec<_>>())));
+        let _ = write!(page, "{}", format_block("declares", &print::table(&rows.collect::<Vec<_>>())));
     }
     if let Some(FunctionSource { metadata, .. }) = reply.source.as_ref().filter(|source| !source.metadata.is_empty()) {
         let rows = metadata.iter().map(|(name, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             vec![print::visible(name), print::visible(&value)]
         });
-        let _ = write!(page, "{}", block("metadata", &print::table(&rows.collect::<Vec<_>>())));
+        let _ = write!(page, "{}", format_block("metadata", &print::table(&rows.collect::<Vec<_>>())));
     }
     if let Some(definition) = &reply.definition {
-        let _ = write!(page, "{}", block("states", &states(definition)));
+        let _ = write!(page, "{}", format_block("states", &format_states(definition)));
     }
     if let Some(metadata) = &reply.metadata {
         let mut runs = match metadata.run_count {
@@ -83,17 +83,18 @@ fn describe(reply: &DescribeWorkflowReply) -> String {
             ("signature", metadata.hash.get(..16).unwrap_or(&metadata.hash).to_owned()),
         ];
         for (title, fact) in facts {
-            let _ = write!(page, "{}", block(title, &print::visible(&fact)));
+            let _ = write!(page, "{}", format_block(title, &print::visible(&fact)));
         }
     }
     let line = reply.source.as_ref().and_then(|source| source.line).map(|line| format!(", line {line}"));
     let file = format!("{}{}", reply.file.as_deref().unwrap_or_default(), line.unwrap_or_default());
-    let _ = write!(page, "{}", block("file", &file));
+    let _ = write!(page, "{}", format_block("file", &file));
     if let Some(FunctionSource { loaded_from, note, .. }) = &reply.source {
         for (title, text) in
             [("loaded", loaded_from.as_ref().map(|file| format!("from {file}"))), ("note", note.clone())]
         {
-            let _ = write!(page, "{}", block(title, &print::visible_lines(text.as_deref().unwrap_or_default(), "")));
+            let _ =
+                write!(page, "{}", format_block(title, &print::visible_lines(text.as_deref().unwrap_or_default(), "")));
         }
     }
     for problem in &reply.problems {
@@ -103,7 +104,7 @@ fn describe(reply: &DescribeWorkflowReply) -> String {
 }
 
 /// Formats text with its title in a column on the left.
-fn block(title: &str, text: &str) -> String {
+fn format_block(title: &str, text: &str) -> String {
     let mut block = String::new();
     for (index, line) in text.lines().enumerate() {
         let title = if index == 0 { title } else { "" };
@@ -135,7 +136,7 @@ fn variable_row(variable: &ContractVariable) -> Vec<String> {
 }
 
 /// Formats the states of a definition, which may be invalid, as a table. A `*` marks the initial state.
-fn states(definition: &Value) -> String {
+fn format_states(definition: &Value) -> String {
     let rows = definition["states"].as_object().into_iter().flatten().map(|(name, state)| {
         let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
         let transitions = state["transitions"].as_array().into_iter().flatten();

@@ -53,7 +53,7 @@ pub(super) fn is_given_as_file(workflow: &str) -> bool {
 }
 
 /// Reads a workflow like [`read`] and fails unless it is a valid machine.
-pub(super) async fn definition(workflow: &str, paths: &DaemonPaths) -> Result<Definition, Failure> {
+pub(super) async fn read_definition(workflow: &str, paths: &DaemonPaths) -> Result<Definition, Failure> {
     match read(workflow, paths).await? {
         WorkflowSource::Workflow(parsed) => {
             parsed.map_err(|problems| Failure::usage(format!("the workflow in '{workflow}' is not valid:\n{problems}")))

@@ -57,7 +57,7 @@ pub(crate) struct Test {
     #[arg(long, requires = "from")]
     print_stubs: bool,
     /// Set a workflow variable (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::parse_variable)]
     input: Vec<(String, String)>,
     /// Maximum number of states to execute
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -73,7 +73,7 @@ pub(crate) struct Test {
 impl Test {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limits = Limits::new(self.max_states, self.timeout).map_err(|error| Failure::usage(error.to_string()))?;
-        let definition = source::definition(&self.workflow, paths).await?;
+        let definition = source::read_definition(&self.workflow, paths).await?;
         let mut variables = Map::new();
         let stubs = match (&self.stub, self.from) {
             (None, None) => match golden::read(&self.workflow, paths).await? {
@@ -130,7 +130,7 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
     let columns = Columns { state: state.min(24), tool, width: print::width() };
     for (number, step) in rehearsal.path.iter().enumerate() {
         let has_transition = matches!(rehearsal.path.get(number + 1), Some(RehearsalStep::Transition { .. }));
-        print::line(columns.line(step, has_transition))?;
+        print::line(columns.format_line(step, has_transition))?;
     }
     let time = format_seconds(rehearsal.elapsed_time.as_secs_f64());
     let states = if rehearsal.states_executed == 1 {
@@ -172,7 +172,7 @@ const TIME_COLUMNS: usize = 11;
 impl Columns {
     /// Formats the line of a step. With `has_transition`, a transition follows, and a failure is not marked as an
     /// error.
-    fn line(&self, step: &RehearsalStep, has_transition: bool) -> String {
+    fn format_line(&self, step: &RehearsalStep, has_transition: bool) -> String {
         let indent = " ".repeat(TIME_COLUMNS + 2);
         match step {
             RehearsalStep::State { at, state, tool, params, result, source, elapsed_time, .. } => {

@@ -68,7 +68,7 @@ fn final_prompt_entry(inputs: &[RawInput], end: usize) -> Moment {
     let input = InputRecord {
         kind: InputKind::Wait,
         context: "prompt".to_owned(),
-        timestamp: timestamp(inputs.last().map_or(0.0, |last| last.last_output_seconds.max(last.seconds))),
+        timestamp: format_timestamp(inputs.last().map_or(0.0, |last| last.last_output_seconds.max(last.seconds))),
         offset: end as u64,
         reason: Some("prompt".to_owned()),
         ..InputRecord::default()
@@ -116,7 +116,7 @@ impl EntryWriter<'_> {
         }
         let row = input.screen.as_deref().map_or_else(|| input.row.clone(), question_row);
         let mut record = InputRecord {
-            timestamp: timestamp(input.seconds),
+            timestamp: format_timestamp(input.seconds),
             offset: input.begin as u64,
             row: Some(row),
             screen: input.screen.clone(),
@@ -332,7 +332,7 @@ fn is_motion(sequences: &str) -> bool {
 }
 
 /// Formats seconds since the start of a recording as ISO 8601, counted from 1970-01-01.
-fn timestamp(seconds: f64) -> String {
+fn format_timestamp(seconds: f64) -> String {
     let milliseconds = (seconds.clamp(0.0, 86_399.0) * 1000.0) as u64;
     let (seconds, fraction) = (milliseconds / 1000, milliseconds % 1000);
     format!("1970-01-01T{:02}:{:02}:{:02}.{fraction:03}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)

@@ -167,7 +167,7 @@ proptest! {
             let event = if index % 2 == 0 { TimelineEvent::Output(portion) } else { TimelineEvent::Input(portion) };
             (index as f64, event)
         };
-        let events = steplatch_fuzz::portions(&bytes).into_iter().enumerate().map(event).collect();
+        let events = steplatch_fuzz::split_into_portions(&bytes).into_iter().enumerate().map(event).collect();
         timelines.push(Timeline { events, ..Timeline::default() });
         for timeline in timelines {
             let imported = import_timeline("x", timeline);

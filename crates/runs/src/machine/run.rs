@@ -586,7 +586,7 @@ impl MachineRun {
 
     /// Performs the effects.
     pub(super) async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
-        for stage in Effect::stages(effects) {
+        for stage in Effect::split_into_stages(effects) {
             for effect in stage {
                 self.perform(effect, attempt);
             }

@@ -13,7 +13,7 @@ impl Effect {
     /// their terminals and abandoned their steps. A new action or run may use those terminals, and an abandoned run may
     /// still wait at a gate.
     #[must_use]
-    pub fn stages(effects: Vec<Self>) -> Vec<Vec<Self>> {
+    pub fn split_into_stages(effects: Vec<Self>) -> Vec<Vec<Self>> {
         let mut stages: Vec<Vec<Self>> = Vec::new();
         for effect in effects {
             let waits_for = |earlier: &Self| match effect {
@@ -41,10 +41,10 @@ mod tests {
         let close = |id: &str| Effect::CloseTerminal { session_id: id.to_owned() };
         let begin =
             || Effect::Perform { step: step(), tool: "sleep".to_owned(), params: serde_json::Map::new(), limit: None };
-        let sizes = |effects| Effect::stages(effects).iter().map(Vec::len).collect::<Vec<_>>();
+        let sizes = |effects| Effect::split_into_stages(effects).iter().map(Vec::len).collect::<Vec<_>>();
         assert_eq!(sizes(vec![abandon(), abandon(), close("a"), close("b"), begin()]), [2, 2, 1]);
         assert_eq!(sizes(vec![close("a"), abandon(), Effect::DisarmDeadline, begin(), begin()]), [3, 2]);
         assert_eq!(sizes(vec![Effect::DisarmDeadline, begin(), close("a")]), [3]);
-        assert!(Effect::stages(Vec::new()).is_empty());
+        assert!(Effect::split_into_stages(Vec::new()).is_empty());
     }
 }

@@ -31,14 +31,14 @@ pub(super) fn value_text(value: &Value) -> String {
 /// Returns text (possibly JSON) with long runs of spaces replaced by counts, and invisible characters and letters that
 /// resemble Latin letters replaced by codes.
 pub(super) fn legible(text: &str) -> String {
-    legible_characters(&characters(text))
+    legible_characters(&split_characters(text))
 }
 
 /// Returns a description of a value's change. For long values, it contains only the part in which they differ.
 pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
     let reordering = if is_reordered(old, new) { "is in another order: it " } else { "" };
     let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), Value::to_string));
-    let (old, new) = (characters(&old), characters(&new));
+    let (old, new) = (split_characters(&old), split_characters(&new));
     let min_length = old.len().min(new.len());
     let common_start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let common_end = old
@@ -75,7 +75,7 @@ fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
 }
 
 /// Splits text into its characters. An escape sequence is treated as one character.
-fn characters(text: &str) -> Vec<&str> {
+fn split_characters(text: &str) -> Vec<&str> {
     let (mut characters, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
         let length = match rest.strip_prefix('\\').and_then(|escaped| escaped.chars().next()) {

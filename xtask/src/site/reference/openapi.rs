@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use super::schema::{cell, escape, names, property_table, row};
+use super::schema::{escape, format_cell, names, property_table, row};
 
 const INTRODUCTION: &str = "\
 # Routes of the HTTP API
@@ -75,7 +75,7 @@ fn reply(operation: &Value) -> Option<String> {
     let content = operation["responses"]["200"]["content"].as_object()?;
     let (media_type, reply) = content.iter().next()?;
     let fields = reply["schema"]["properties"].as_object().map(names);
-    Some(fields.unwrap_or_else(|| cell(&format!("`{media_type}`"))))
+    Some(fields.unwrap_or_else(|| format_cell(&format!("`{media_type}`"))))
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ fn word_table(schema: &Value) -> Option<String> {
     let words = schema["oneOf"].as_array()?;
     let row = |word: &Value| {
         let description = word["description"].as_str().unwrap_or_default();
-        Some(format!("| {} | {} |\n", code(word["const"].as_str()?), cell(description)))
+        Some(format!("| {} | {} |\n", format_code(word["const"].as_str()?), format_cell(description)))
     };
     let rows = words.iter().map(row).collect::<Option<String>>()?;
     Some(format!("| word | |\n|---|---|\n{rows}"))
@@ -87,10 +87,10 @@ pub(super) fn row(name: &str, property: &Value, is_required: bool) -> String {
     let default = match declared_default {
         _ if is_required => "required".to_owned(),
         Some(Value::Null) | None => String::new(),
-        Some(default) => code(&default.to_string()),
+        Some(default) => format_code(&default.to_string()),
     };
     let description = property["description"].as_str().unwrap_or_default();
-    format!("| `{name}` | {} | {default} | {} |\n", type_name(property), cell(description))
+    format!("| `{name}` | {} | {default} | {} |\n", type_name(property), format_cell(description))
 }
 
 /// Returns the alternative forms of a value, without null and without text with a placeholder, which every parameter of
@@ -104,10 +104,10 @@ fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
 pub(super) fn type_name(schema: &Value) -> String {
     if let Some(values) = schema["enum"].as_array() {
         let names = values.iter().filter(|value| !value.is_null()).take(MAX_LISTED_VALUES);
-        return names.map(|value| code(&value.to_string())).collect::<Vec<_>>().join(", ");
+        return names.map(|value| format_code(&value.to_string())).collect::<Vec<_>>().join(", ");
     }
     if let Some(value) = schema.get("const") {
-        return code(&value.to_string());
+        return format_code(&value.to_string());
     }
     if let Some(path) = schema["$ref"].as_str() {
         // A path without a name is the whole schema.
@@ -143,11 +143,11 @@ fn type_with_items(name: &str, schema: &Value) -> String {
 
 /// Returns the names of properties.
 pub(super) fn names(properties: &Map<String, Value>) -> String {
-    properties.keys().map(|name| code(name)).collect::<Vec<_>>().join(", ")
+    properties.keys().map(|name| format_code(name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats text as a cell of a table.
-pub(super) fn cell(text: &str) -> String {
+pub(super) fn format_cell(text: &str) -> String {
     escape(text).replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -157,7 +157,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// Formats text as code, also within a table.
-pub(super) fn code(text: &str) -> String {
+pub(super) fn format_code(text: &str) -> String {
     let text = text.replace('|', "\\|");
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn cell_is_one_line_with_escaped_bars() {
-        assert_eq!(cell("a | b\n<c> *"), "a \\| b \\<c> \\*");
-        assert_eq!(code("a`|b"), "`` a`\\|b ``");
+        assert_eq!(format_cell("a | b\n<c> *"), "a \\| b \\<c> \\*");
+        assert_eq!(format_code("a`|b"), "`` a`\\|b ``");
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::schema::{code, escape, property_table};
+use super::schema::{escape, format_code, property_table};
 
 const INTRODUCTION: &str = "\
 # Tools of the MCP server
@@ -26,7 +26,7 @@ pub(super) fn page(document: &str) -> anyhow::Result<String> {
             page.push_str(&format!("\n{table}"));
         }
         if let Some(reply) = tool["outputSchema"]["description"].as_str() {
-            page.push_str(&format!("\nReply: {}\n", code(reply)));
+            page.push_str(&format!("\nReply: {}\n", format_code(reply)));
         }
         let hints = hints(&tool["annotations"]);
         if !hints.is_empty() {

@@ -48,12 +48,12 @@ struct PendingChanges {
 
 impl ChangeHub {
     /// Records that the tools may have changed.
-    pub(crate) fn tools(&self) {
+    pub(crate) fn report_tools(&self) {
         self.notify_subscribers(|pending| pending.tools = true);
     }
 
     /// Records that a run has progressed.
-    pub(crate) fn run(&self, run: &RunId) {
+    pub(crate) fn report_run(&self, run: &RunId) {
         self.notify_subscribers(|pending| {
             pending.runs.insert(run.clone());
         });
@@ -88,13 +88,13 @@ impl ChangeHub {
 
 impl ToolListener for ChangeHub {
     fn tools_changed(&self) {
-        self.tools();
+        self.report_tools();
     }
 }
 
 impl RunListener for ChangeHub {
     fn run_changed(&self, run: &RunId) {
-        self.run(run);
+        self.report_run(run);
     }
 }
 
@@ -125,23 +125,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn repeated_changes_are_reported_once() {
         let changes = ChangeHub::default();
-        changes.tools();
+        changes.report_tools();
         let watching = changes.watch();
         let (first, second) = (RunId::random(), RunId::random());
         for _ in 0..1000 {
-            changes.run(&first);
+            changes.report_run(&first);
         }
-        changes.run(&second);
-        changes.tools();
+        changes.report_run(&second);
+        changes.report_tools();
         let reported = watching.next().await;
         let mut runs = [first.to_string(), second.to_string()];
         runs.sort();
         let [first, second] = runs.map(|run_id| Change::Run { run_id });
         assert_eq!(reported, [Change::Tools, first, second]);
-        changes.tools();
+        changes.report_tools();
         assert_eq!(watching.next().await, [Change::Tools]);
         drop(watching);
-        changes.tools();
+        changes.report_tools();
         assert_eq!(changes.state.subscriber_count.load(Ordering::Acquire), 0, "a dropped subscription is removed");
     }
 }

@@ -286,7 +286,7 @@ impl Dispatcher {
     /// Returns the error reply if a named session is not the project of `caller`.
     pub(crate) async fn check_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
         for name in names {
-            if let Err(error) = self.projects().session(caller, name).await {
+            if let Err(error) = self.projects().check_session(caller, name).await {
                 return Some(self.mask_reply(VerbReply::failure(error.to_string())));
             }
         }

@@ -1261,10 +1261,10 @@ impl Hosts {
 
     /// Records that a terminal was closed, so that it is not treated as lost later.
     #[boxed]
-    pub async fn closed(&self, id: &TerminalId) {
+    pub async fn record_closed(&self, id: &TerminalId) {
         self.lock().host_by_terminal.remove(id);
         if let Some(remote) = self.shared.remote.get() {
-            remote.closed(id).await;
+            remote.record_closed(id).await;
         }
     }
 }

@@ -288,7 +288,7 @@ impl RemoteHosts {
     }
 
     /// Records that a terminal was closed.
-    pub(crate) async fn closed(&self, id: &TerminalId) {
+    pub(crate) async fn record_closed(&self, id: &TerminalId) {
         for machine in self.all() {
             machine.forget(id).await;
         }

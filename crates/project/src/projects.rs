@@ -93,7 +93,7 @@ impl Projects {
     ///
     /// If the name is another one, or disk access fails.
     #[boxed]
-    pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
+    pub async fn check_session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
         if name == DEFAULT_SESSION
             || self.find_project(caller).await?.directory.file_name().is_some_and(|directory| directory == name)
         {

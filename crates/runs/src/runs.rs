@@ -186,10 +186,10 @@ impl Runs {
     ) -> Result<Option<String>, SessionError> {
         let projects = &self.shared.projects;
         if let Some(name) = workspace {
-            projects.session(caller, &name).await?;
+            projects.check_session(caller, &name).await?;
         }
         let Some(name) = session_id else { return Ok(None) };
-        match projects.session(caller, &name).await {
+        match projects.check_session(caller, &name).await {
             Ok(()) => Ok(None),
             Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
         }

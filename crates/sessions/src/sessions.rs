@@ -903,7 +903,7 @@ impl Sessions {
                 return ExitTerminalReply { outcome_unknown, ..failed(message) };
             }
         };
-        self.hosts.closed(terminal.id()).await;
+        self.hosts.record_closed(terminal.id()).await;
         self.readers.forget(terminal.id());
         ExitTerminalReply {
             success: true,

@@ -80,7 +80,7 @@ impl Files {
                 let (changes, libraries) = (self.changes.clone(), self.libraries.clone());
                 let on_event = move |event: notify::Result<Event>| {
                     if event.map_or(true, |event| affects_library(&event, &lock(&libraries))) {
-                        changes.tools();
+                        changes.report_tools();
                     }
                 };
                 none.insert(notify::recommended_watcher(on_event)?)

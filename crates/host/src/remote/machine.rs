@@ -450,7 +450,7 @@ impl Machine {
         if is_taken(&terminal.id) {
             return Err("the id of a terminal of another machine");
         }
-        self.notes.lock().opened(step, &terminal.id, terminal.pid)?;
+        self.notes.lock().record_opened(step, &terminal.id, terminal.pid)?;
         self.secrets.place(&terminal.id, &self.config().name);
         self.write_notes().await;
         Ok(())

@@ -144,7 +144,7 @@ impl MachineNotes {
     ///
     /// # Errors
     /// If the step has another terminal, or another step has opened the terminal.
-    pub(crate) fn opened(&mut self, step: &str, id: &TerminalId, pid: i32) -> Result<(), &'static str> {
+    pub(crate) fn record_opened(&mut self, step: &str, id: &TerminalId, pid: i32) -> Result<(), &'static str> {
         let is_known = self.has(id);
         let Some(opening) = self.openings.get_mut(step) else { return Err("the answer to another request") };
         match &opening.terminal {

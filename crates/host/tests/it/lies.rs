@@ -1340,7 +1340,7 @@ async fn remote_process_id_signals_no_local_process() {
     terminal.signal(Signal::KILL).await.unwrap();
     let closed = terminal.close(steplatch_terminal::Closing { signal: Some(Signal::KILL) }).await.unwrap();
     assert_eq!(closed.survivors[0].name, "sleep\u{fffd}[31m");
-    scene.hosts.closed(terminal.id()).await;
+    scene.hosts.record_closed(terminal.id()).await;
     assert!(!scene.hosts.processes().contains(&pid), "a remote process ID is not a local terminal host");
     scene.hosts.shut_down().await;
     assert_eq!(victim.try_wait().unwrap(), None);

@@ -39,7 +39,7 @@ impl Condition {
 }
 
 fn read_object(diagnostics: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<Condition> {
-    let object = diagnostics.object(place, "a condition", &CONDITION_KEYS)?;
+    let object = diagnostics.read_object(place, "a condition", &CONDITION_KEYS)?;
     let mut description = None;
     let tests: Vec<_> = object
         .iter()
@@ -88,7 +88,7 @@ fn read_description(diagnostics: &mut Diagnostics, tools: &dyn ToolCatalog, plac
         diagnostics.error(&place.pointer, message);
         return None;
     }
-    let description = diagnostics.text(place, "'description'")?;
+    let description = diagnostics.read_text(place, "'description'")?;
     let length = description.chars().count();
     if description.trim().is_empty() || length > MAX_DESCRIPTION_CHARS {
         let message = format!(

@@ -110,15 +110,15 @@ impl Test {
     pub(super) fn read(key: &str, place: &JsonPath<'_>, diagnostics: &mut Diagnostics) -> Option<Vec<Self>> {
         let quoted = format!("'{key}'");
         let test = match key {
-            "success" => Self::Success(diagnostics.boolean(place, &quoted)?),
-            "timeout_occurred" => Self::TimeoutOccurred(diagnostics.boolean(place, &quoted)?),
-            "outcome_unknown" => Self::OutcomeUnknown(diagnostics.boolean(place, &quoted)?),
+            "success" => Self::Success(diagnostics.read_boolean(place, &quoted)?),
+            "timeout_occurred" => Self::TimeoutOccurred(diagnostics.read_boolean(place, &quoted)?),
+            "outcome_unknown" => Self::OutcomeUnknown(diagnostics.read_boolean(place, &quoted)?),
             "pattern_match" => Self::Pattern { pattern: PatternText::read(place, &quoted, diagnostics)?, found: true },
             "pattern_not_match" => {
                 Self::Pattern { pattern: PatternText::read(place, &quoted, diagnostics)?, found: false }
             }
             "field_equals" => {
-                let fields = diagnostics.free_object(place, &quoted)?;
+                let fields = diagnostics.read_free_object(place, &quoted)?;
                 let test = |(field, place): (&String, JsonPath<'_>)| Self::FieldEquals {
                     field: field.clone(),
                     value: place.value.clone(),
@@ -126,7 +126,7 @@ impl Test {
                 return Some(fields.iter().map(test).collect());
             }
             "field_contains" => {
-                let fields = diagnostics.free_object(place, &quoted)?;
+                let fields = diagnostics.read_free_object(place, &quoted)?;
                 let tests: Vec<_> =
                     fields.iter().map(|(field, place)| Self::read_contains(field, &place, diagnostics)).collect();
                 return tests.into_iter().collect();
@@ -140,7 +140,7 @@ impl Test {
     fn read_contains(field: &str, place: &JsonPath<'_>, diagnostics: &mut Diagnostics) -> Option<Self> {
         let text = match place.value {
             Value::Bool(_) | Value::Number(_) => place.value.to_string(),
-            _ => diagnostics.text(place, "the value of 'field_contains'")?.to_owned(),
+            _ => diagnostics.read_text(place, "the value of 'field_contains'")?.to_owned(),
         };
         Some(Self::FieldContains { field: field.to_owned(), text })
     }
@@ -281,7 +281,7 @@ impl fmt::Display for Test {
 impl PatternText {
     /// Reads a pattern and compiles it if it has no variables.
     pub(super) fn read(place: &JsonPath<'_>, what: &str, diagnostics: &mut Diagnostics) -> Option<Self> {
-        let source = diagnostics.text(place, what)?;
+        let source = diagnostics.read_text(place, what)?;
         if substitute::has_placeholder(source) {
             return Some(Self::Template(source.to_owned()));
         }

@@ -14,9 +14,9 @@ pub(super) const ARGUMENTS: &str = "arguments";
 
 impl Diagnostics {
     /// Reads one side of a contract, whose key is `what`.
-    pub(super) fn contract(&mut self, document: &Object<'_>, what: &str) -> Contract {
+    pub(super) fn read_contract(&mut self, document: &Object<'_>, what: &str) -> Contract {
         let Some(field) = document.get(what) else { return Contract::default() };
-        let Some(entries) = self.free_object(&field, &format!("'{what}'")) else { return Contract::default() };
+        let Some(entries) = self.read_free_object(&field, &format!("'{what}'")) else { return Contract::default() };
         let count = entries.fields.len();
         if count > MAX_VARIABLES {
             let message = format!("'{what}' has at most {MAX_VARIABLES} variables, not {count}");
@@ -28,7 +28,9 @@ impl Diagnostics {
                 self.error(&field.pointer, format!("the names '{other}' and '{name}' differ in case only"));
             }
         }
-        Contract { variables: entries.iter().filter_map(|(name, field)| self.variable(what, name, &field)).collect() }
+        Contract {
+            variables: entries.iter().filter_map(|(name, field)| self.read_variable(what, name, &field)).collect(),
+        }
     }
 
     /// Reports names that are both arguments and return values.
@@ -65,7 +67,7 @@ impl Diagnostics {
         }
     }
 
-    fn variable(&mut self, what: &str, name: &str, field: &JsonPath<'_>) -> Option<ContractVariable> {
+    fn read_variable(&mut self, what: &str, name: &str, field: &JsonPath<'_>) -> Option<ContractVariable> {
         let is_argument = what == ARGUMENTS;
         let is_letter = |byte: u8| if is_argument { byte.is_ascii_alphabetic() } else { byte.is_ascii_uppercase() };
         let well_formed = (1..=MAX_VARIABLE_NAME_CHARS).contains(&name.len())
@@ -94,16 +96,16 @@ impl Diagnostics {
                 schema: None,
             });
         }
-        let object = self.object(field, "a variable of a contract", &VARIABLE_KEYS)?;
+        let object = self.read_object(field, "a variable of a contract", &VARIABLE_KEYS)?;
         if let Some(field) = object.get("name")
-            && let Some(declared_name) = self.text(&field, "'name'")
+            && let Some(declared_name) = self.read_text(&field, "'name'")
             && declared_name != name
         {
             self.error(&field.pointer, format!("'name' must be the variable's key '{name}', not '{declared_name}'"));
         }
-        let description = object.get("description").and_then(|field| self.text(&field, "'description'"));
-        let required = object.get("required").and_then(|field| self.boolean(&field, "'required'"));
-        let secret = object.get("secret").and_then(|field| self.boolean(&field, "'secret'"));
+        let description = object.get("description").and_then(|field| self.read_text(&field, "'description'"));
+        let required = object.get("required").and_then(|field| self.read_boolean(&field, "'required'"));
+        let secret = object.get("secret").and_then(|field| self.read_boolean(&field, "'secret'"));
         let export = object.get("export").and_then(|field| {
             if what != ARGUMENTS {
                 self.error(
@@ -111,7 +113,7 @@ impl Diagnostics {
                     "'export' belongs to an argument; a return value is only read from the shell",
                 );
             }
-            let export = self.boolean(&field, "'export'");
+            let export = self.read_boolean(&field, "'export'");
             if export == Some(true) && !is_environment_variable(name) {
                 self.error(&field.pointer, "an argument is exported only if its name is in capital letters");
             }
@@ -124,10 +126,10 @@ impl Diagnostics {
                     "'from' belongs to a return value; an argument is given, or has a 'default'",
                 );
             }
-            self.text(&field, "'from'").map(str::to_owned)
+            self.read_text(&field, "'from'").map(str::to_owned)
         });
-        let default = object.get("default").and_then(|field| self.default_value(&field));
-        let schema = object.get("schema").and_then(|field| self.value_schema(&field));
+        let default = object.get("default").and_then(|field| self.read_default_value(&field));
+        let schema = object.get("schema").and_then(|field| self.read_value_schema(&field));
         if let Some(field) = object.get("default").filter(|field| field.value.is_array() || field.value.is_object())
             && object
                 .get("schema")
@@ -154,7 +156,7 @@ impl Diagnostics {
         })
     }
 
-    fn default_value(&mut self, field: &JsonPath<'_>) -> Option<String> {
+    fn read_default_value(&mut self, field: &JsonPath<'_>) -> Option<String> {
         match field.value {
             Value::String(text) if text.contains('\0') => {
                 self.error(&field.pointer, "'default' contains a NUL, which no variable can hold");
@@ -168,8 +170,8 @@ impl Diagnostics {
         }
     }
 
-    fn value_schema(&mut self, field: &JsonPath<'_>) -> Option<ValueSchema> {
-        let object = self.free_object(field, "'schema'")?;
+    fn read_value_schema(&mut self, field: &JsonPath<'_>) -> Option<ValueSchema> {
+        let object = self.read_free_object(field, "'schema'")?;
         let mut is_valid = true;
         for keyword in object.fields.keys().filter(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
             let suggestion = suggestion_or_known(keyword, KEYWORDS.iter().copied());

@@ -23,8 +23,8 @@ impl Diagnostics {
     }
 
     /// Reads an object whose keys are all known; reports any other key.
-    pub(crate) fn object<'v>(&mut self, field: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
-        let mut object = self.free_object(field, what)?;
+    pub(crate) fn read_object<'v>(&mut self, field: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
+        let mut object = self.read_free_object(field, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
             let similar = meant_key(key, known);
             let message = format!("unknown key '{key}' in {what}{}", hint(key, similar, known));
@@ -35,7 +35,7 @@ impl Diagnostics {
     }
 
     /// Reads an object whose keys are chosen by its author.
-    pub(crate) fn free_object<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
+    pub(crate) fn read_free_object<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
         match field.value {
             Value::Object(fields) => Some(Object { fields, pointer: field.pointer.clone(), meant_keys: Vec::new() }),
             other => {
@@ -46,23 +46,23 @@ impl Diagnostics {
     }
 
     /// Reads a required field.
-    pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<JsonPath<'v>> {
+    pub(crate) fn read_required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<JsonPath<'v>> {
         let field = object.get(key);
         if field.is_none() {
-            self.missing(object, key, "");
+            self.report_missing(object, key, "");
         }
         field
     }
 
     /// Reports a missing field, unless an already reported unknown key is a misspelling of the field's key. `advice`
     /// follows the message.
-    pub(crate) fn missing(&mut self, object: &Object<'_>, key: &str, advice: &str) {
+    pub(crate) fn report_missing(&mut self, object: &Object<'_>, key: &str, advice: &str) {
         if !object.meant_keys.iter().any(|meant| meant == key) {
             self.error(&object.pointer, format!("'{key}' is missing{advice}"));
         }
     }
 
-    pub(crate) fn text<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Option<&'v str> {
+    pub(crate) fn read_text<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Option<&'v str> {
         let text = field.value.as_str();
         if text.is_none() {
             self.error(&field.pointer, format!("{what} must be a string, not {}", kind(field.value)));
@@ -70,7 +70,7 @@ impl Diagnostics {
         text
     }
 
-    pub(crate) fn boolean(&mut self, field: &JsonPath<'_>, what: &str) -> Option<bool> {
+    pub(crate) fn read_boolean(&mut self, field: &JsonPath<'_>, what: &str) -> Option<bool> {
         let boolean = field.value.as_bool();
         if boolean.is_none() {
             self.error(&field.pointer, format!("{what} must be true or false, not {}", kind(field.value)));
@@ -78,7 +78,7 @@ impl Diagnostics {
         boolean
     }
 
-    pub(crate) fn list<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Vec<JsonPath<'v>> {
+    pub(crate) fn read_list<'v>(&mut self, field: &JsonPath<'v>, what: &str) -> Vec<JsonPath<'v>> {
         if let Value::Array(items) = field.value {
             let item = |(index, value)| JsonPath { value, pointer: format!("{}/{index}", field.pointer) };
             return items.iter().enumerate().map(item).collect();

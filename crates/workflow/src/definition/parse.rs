@@ -101,16 +101,16 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn document(&mut self, document: &Value) -> Option<Definition> {
         let field = JsonPath { value: document, pointer: String::new() };
-        let object = self.diagnostics.object(&field, "a workflow definition", &DOCUMENT_KEYS)?;
-        let name = object.get("name").and_then(|field| self.name(&field));
-        let description = object.get("description").and_then(|field| self.description(&field));
-        let arguments = self.diagnostics.contract(&object, "arguments");
-        let return_values = self.diagnostics.contract(&object, "return_values");
+        let object = self.diagnostics.read_object(&field, "a workflow definition", &DOCUMENT_KEYS)?;
+        let name = object.get("name").and_then(|field| self.read_name(&field));
+        let description = object.get("description").and_then(|field| self.read_description(&field));
+        let arguments = self.diagnostics.read_contract(&object, "arguments");
+        let return_values = self.diagnostics.read_contract(&object, "return_values");
         self.diagnostics.check_disjoint(&object, &arguments, &return_values);
-        let initial = self.diagnostics.required(&object, "initial_state");
-        let initial_name = initial.as_ref().and_then(|field| self.diagnostics.text(field, "'initial_state'"));
-        let states = self.diagnostics.required(&object, "states");
-        let states = states.and_then(|field| self.diagnostics.free_object(&field, "'states'"))?;
+        let initial = self.diagnostics.read_required(&object, "initial_state");
+        let initial_name = initial.as_ref().and_then(|field| self.diagnostics.read_text(field, "'initial_state'"));
+        let states = self.diagnostics.read_required(&object, "states");
+        let states = states.and_then(|field| self.diagnostics.read_free_object(&field, "'states'"))?;
         if states.fields.is_empty() || states.fields.len() > MAX_STATES {
             let count = states.fields.len();
             self.diagnostics
@@ -128,15 +128,15 @@ impl Reader<'_> {
         }
         let all_states = states.clone();
         let finally_state = object.get("finally").and_then(|field| {
-            let name = self.diagnostics.text(&field, "'finally'")?;
+            let name = self.diagnostics.read_text(&field, "'finally'")?;
             if !all_states.fields.contains_key(name) {
                 let hint = suggestion(name, all_states.fields.keys().map(String::as_str));
                 self.diagnostics.error(&field.pointer, format!("the finally state '{name}' is not in states{hint}"));
             }
             Some(name.to_owned())
         });
-        let host = object.get("host").and_then(|field| self.host(&field));
-        let states = states.iter().map(|(name, field)| self.state(name, &field, &all_states, host.as_deref()));
+        let host = object.get("host").and_then(|field| self.read_host(&field));
+        let states = states.iter().map(|(name, field)| self.read_state(name, &field, &all_states, host.as_deref()));
         let states: Vec<_> = states.collect();
         // Without the targets of an unreadable state, other states would look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
@@ -169,8 +169,8 @@ impl Reader<'_> {
         })
     }
 
-    fn name(&mut self, field: &JsonPath<'_>) -> Option<WorkflowName> {
-        let name = self.diagnostics.text(field, "'name'")?;
+    fn read_name(&mut self, field: &JsonPath<'_>) -> Option<WorkflowName> {
+        let name = self.diagnostics.read_text(field, "'name'")?;
         match name.parse() {
             Ok(name) => Some(name),
             Err(error) => {
@@ -181,8 +181,8 @@ impl Reader<'_> {
         }
     }
 
-    fn description(&mut self, field: &JsonPath<'_>) -> Option<String> {
-        let description = self.diagnostics.text(field, "'description'")?;
+    fn read_description(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        let description = self.diagnostics.read_text(field, "'description'")?;
         let length = description.chars().count();
         if length > MAX_DESCRIPTION_CHARS {
             let message = format!("'description' has {length} characters, at most {MAX_DESCRIPTION_CHARS} are allowed");
@@ -192,8 +192,8 @@ impl Reader<'_> {
     }
 
     /// Reads the name of a host, which may have placeholders.
-    fn host(&mut self, field: &JsonPath<'_>) -> Option<String> {
-        let host = self.diagnostics.text(field, "'host'")?;
+    fn read_host(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        let host = self.diagnostics.read_text(field, "'host'")?;
         if host.trim().is_empty() {
             self.diagnostics.error(&field.pointer, "'host' must not be empty; omit it for this computer");
         }
@@ -204,7 +204,7 @@ impl Reader<'_> {
     /// Returns whether the state has its own host.
     fn set_host(&mut self, object: &Object<'_>, action: &mut Action, default_host: Option<&str>) -> bool {
         let own_host = object.get("host");
-        let host = own_host.as_ref().and_then(|field| self.host(field));
+        let host = own_host.as_ref().and_then(|field| self.read_host(field));
         let has_session = action.params.get("session_id").is_some_and(|session| !session.is_null());
         let takes_host = matches!(action.tool.as_str(), tool::OPEN_TERMINAL | tool::PUT_FILE | tool::GET_FILE)
             || (action.tool == tool::RUN_COMMAND && !has_session);
@@ -221,28 +221,34 @@ impl Reader<'_> {
         object.get("host").is_some()
     }
 
-    fn state(&mut self, name: &str, field: &JsonPath<'_>, known: &Object<'_>, host: Option<&str>) -> Option<State> {
+    fn read_state(
+        &mut self,
+        name: &str,
+        field: &JsonPath<'_>,
+        known: &Object<'_>,
+        host: Option<&str>,
+    ) -> Option<State> {
         let well_formed = (1..=MAX_NAME_CHARS).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
             let message = format!("'{name}' is not a valid state name (1 to {MAX_NAME_CHARS} letters, digits or '_')");
             self.diagnostics.error(&field.pointer, message);
         }
-        let object = self.diagnostics.object(field, "a state", &STATE_KEYS)?;
-        let mut action = self.diagnostics.required(&object, "action").and_then(|field| self.action(&field));
+        let object = self.diagnostics.read_object(field, "a state", &STATE_KEYS)?;
+        let mut action = self.diagnostics.read_required(&object, "action").and_then(|field| self.read_action(&field));
         let has_own_host = action.as_mut().is_some_and(|action| self.set_host(&object, action, host));
-        let transitions = object.get("transitions").map(|field| self.transitions(name, &field, known));
+        let transitions = object.get("transitions").map(|field| self.read_transitions(name, &field, known));
         let timeout = self.timeout(&object);
-        let on_timeout = object.get("on_timeout").and_then(|field| self.target(name, "on_timeout", &field, known));
+        let on_timeout = object.get("on_timeout").and_then(|field| self.read_target(name, "on_timeout", &field, known));
         let max_visits = self.max_visits(&object);
         let on_exhausted = object.get("on_exhausted").and_then(|field| {
             if max_visits.is_none() {
                 self.diagnostics.error(&field.pointer, "'on_exhausted' needs 'max_visits' beside it");
             }
-            self.target(name, "on_exhausted", &field, known)
+            self.read_target(name, "on_exhausted", &field, known)
         });
-        let asks_when_unknown = object.get("on_unknown").is_some_and(|field| self.on_unknown(&field));
-        let for_each = object.get("for_each").and_then(|field| self.for_each(&field, action.as_ref()));
+        let asks_when_unknown = object.get("on_unknown").is_some_and(|field| self.read_on_unknown(&field));
+        let for_each = object.get("for_each").and_then(|field| self.read_for_each(&field, action.as_ref()));
         let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
         if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
             && let Some(field) = object.get("transitions").filter(|_| !transitions.is_empty())
@@ -264,8 +270,8 @@ impl Reader<'_> {
     }
 
     /// Reads the `on_unknown` of a state.
-    fn on_unknown(&mut self, field: &JsonPath<'_>) -> bool {
-        let word = self.diagnostics.text(field, "'on_unknown'");
+    fn read_on_unknown(&mut self, field: &JsonPath<'_>) -> bool {
+        let word = self.diagnostics.read_text(field, "'on_unknown'");
         if word.is_some_and(|word| !matches!(word, "ask" | "fail")) {
             self.diagnostics.error(&field.pointer, "'on_unknown' is \"ask\" or \"fail\"");
         }
@@ -273,7 +279,7 @@ impl Reader<'_> {
     }
 
     /// Reads the items of a state: an object, or the items alone.
-    fn for_each(&mut self, field: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
+    fn read_for_each(&mut self, field: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
         if let Some(action) = action.filter(|action| items::UNREPEATABLE_TOOLS.contains(&action.tool.as_str())) {
             self.diagnostics.error(&field.pointer, format!("a {} cannot be repeated for several items", action.tool));
         }
@@ -286,14 +292,14 @@ impl Reader<'_> {
         let for_each = match field.value {
             Value::String(_) | Value::Array(_) => with_defaults(field.value),
             _ => {
-                let object = self.diagnostics.object(field, "'for_each'", &FOR_EACH_KEYS)?;
-                let items = self.diagnostics.required(&object, "items")?;
+                let object = self.diagnostics.read_object(field, "'for_each'", &FOR_EACH_KEYS)?;
+                let items = self.diagnostics.read_required(&object, "items")?;
                 if !matches!(items.value, Value::String(_) | Value::Array(_)) {
                     let message = format!("'items' must be a list, or text with lines, not {}", kind(items.value));
                     self.diagnostics.error(&items.pointer, message);
                 }
-                let name = object.get("as").and_then(|field| self.item_name(&field));
-                let max_items = object.get("max_items").and_then(|field| self.max_items(&field));
+                let name = object.get("as").and_then(|field| self.read_item_name(&field));
+                let max_items = object.get("max_items").and_then(|field| self.read_max_items(&field));
                 let parallel = self.for_each_parallel(&object, action);
                 let defaults = with_defaults(items.value);
                 ForEach {
@@ -342,8 +348,8 @@ impl Reader<'_> {
         Some(ForEachParallel { max_parallel: max_parallel.ok()?, fail_fast: is_fail_fast })
     }
 
-    fn item_name(&mut self, field: &JsonPath<'_>) -> Option<String> {
-        let name = self.diagnostics.text(field, "'as'")?;
+    fn read_item_name(&mut self, field: &JsonPath<'_>) -> Option<String> {
+        let name = self.diagnostics.read_text(field, "'as'")?;
         let is_name = !name.is_empty()
             && name.len() <= MAX_NAME_CHARS
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -356,7 +362,7 @@ impl Reader<'_> {
         Some(name.to_owned())
     }
 
-    fn max_items(&mut self, field: &JsonPath<'_>) -> Option<u32> {
+    fn read_max_items(&mut self, field: &JsonPath<'_>) -> Option<u32> {
         let max_items = field.value.as_u64().and_then(|max_items| u32::try_from(max_items).ok());
         let max_items = max_items.filter(|max_items| (1..=items::MAX_ITEMS).contains(max_items));
         if max_items.is_none() {
@@ -368,8 +374,8 @@ impl Reader<'_> {
     }
 
     /// Reads the target state of a key, such as `on_timeout`.
-    fn target(&mut self, state: &str, key: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
-        let target = self.diagnostics.text(field, &format!("'{key}'"))?;
+    fn read_target(&mut self, state: &str, key: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
+        let target = self.diagnostics.read_text(field, &format!("'{key}'"))?;
         if !known.fields.contains_key(target) {
             let (hint, cause) =
                 (suggestion(target, known.fields.keys().map(String::as_str)), key.trim_start_matches("on_"));
@@ -410,14 +416,14 @@ impl Reader<'_> {
         seconds.map(Duration::from_secs_f64)
     }
 
-    fn action(&mut self, field: &JsonPath<'_>) -> Option<Action> {
-        let object = self.diagnostics.object(field, "an action", &ACTION_KEYS)?;
+    fn read_action(&mut self, field: &JsonPath<'_>) -> Option<Action> {
+        let object = self.diagnostics.read_object(field, "an action", &ACTION_KEYS)?;
         let params = match object.get("params") {
-            Some(params) => self.diagnostics.free_object(&params, "'params'")?.fields.clone(),
+            Some(params) => self.diagnostics.read_free_object(&params, "'params'")?.fields.clone(),
             None => Map::new(),
         };
-        let field = self.diagnostics.required(&object, "tool")?;
-        let tool = self.diagnostics.text(&field, "'tool'")?;
+        let field = self.diagnostics.read_required(&object, "tool")?;
+        let tool = self.diagnostics.read_text(&field, "'tool'")?;
         let mut known_tools = self.tools.tools();
         known_tools.extend(tool::MACHINE_TOOLS.iter().map(ToString::to_string));
         if !known_tools.iter().any(|known| known == tool) {
@@ -513,29 +519,29 @@ impl Reader<'_> {
         problems
     }
 
-    fn transitions(&mut self, state: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
-        let items = self.diagnostics.list(field, "'transitions'");
+    fn read_transitions(&mut self, state: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
+        let items = self.diagnostics.read_list(field, "'transitions'");
         if items.len() > MAX_TRANSITIONS {
             let count = items.len();
             let message = format!("a state has at most {MAX_TRANSITIONS} transitions, not {count}");
             self.diagnostics.error(&field.pointer, message);
         }
-        let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();
+        let transitions: Vec<_> = items.iter().map(|item| self.read_transition(state, item, known)).collect();
         self.report_ambiguous_choices(field, &transitions);
         transitions
     }
 
-    fn transition(&mut self, state: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Option<Transition> {
-        let object = self.diagnostics.object(field, "a transition", &TRANSITION_KEYS)?;
+    fn read_transition(&mut self, state: &str, field: &JsonPath<'_>, known: &Object<'_>) -> Option<Transition> {
+        let object = self.diagnostics.read_object(field, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
-                self.diagnostics.missing(&object, "condition", "; write {} for one that always holds");
+                self.diagnostics.report_missing(&object, "condition", "; write {} for one that always holds");
                 None
             }
             Some(field) => Condition::read(&mut self.diagnostics, self.tools, &field, object.get("pattern").as_ref()),
         };
-        let next_state_place = self.diagnostics.required(&object, "next_state")?;
-        let next_state = self.diagnostics.text(&next_state_place, "'next_state'")?;
+        let next_state_place = self.diagnostics.read_required(&object, "next_state")?;
+        let next_state = self.diagnostics.read_text(&next_state_place, "'next_state'")?;
         if !known.fields.contains_key(next_state) {
             let hint = suggestion(next_state, known.fields.keys().map(String::as_str));
             let message = format!("State '{state}' references non-existent state '{next_state}'{hint}");

@@ -120,7 +120,7 @@ impl Stubs {
     pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         let mut reader =
             StubReader { definition, diagnostics: Diagnostics::default(), fields: known_fields(definition) };
-        let stubs = reader.file(&JsonPath { value: document, pointer: String::new() }, tools);
+        let stubs = reader.read_file(&JsonPath { value: document, pointer: String::new() }, tools);
         if reader.diagnostics.problems.is_empty() { Ok(stubs) } else { Err(Problems::new(reader.diagnostics.problems)) }
     }
 
@@ -151,8 +151,10 @@ struct StubReader<'d> {
 }
 
 impl StubReader<'_> {
-    fn file(&mut self, place: &JsonPath<'_>, tools: &dyn ToolCatalog) -> Stubs {
-        let Some(file) = self.diagnostics.object(place, "a stub file", &STUB_KEYS) else { return Stubs::default() };
+    fn read_file(&mut self, place: &JsonPath<'_>, tools: &dyn ToolCatalog) -> Stubs {
+        let Some(file) = self.diagnostics.read_object(place, "a stub file", &STUB_KEYS) else {
+            return Stubs::default();
+        };
         let definition = self.definition;
         let states = || definition.states().iter().map(crate::State::name);
         let seconds =
@@ -160,27 +162,27 @@ impl StubReader<'_> {
         let default_wait_timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let mut stubs = Stubs { default_wait_timeout, ..Stubs::default() };
         if let Some(place) = file.get("states") {
-            stubs.states = self.by_name(&place, "state", states().collect(), "in this workflow", Self::stub);
+            stubs.states = self.by_name(&place, "state", states().collect(), "in this workflow", Self::read_stub);
         }
         if let Some(place) = file.get("tools") {
             let mut known = tools.tools();
             known.extend(tool::MACHINE_TOOLS.iter().map(|tool| (*tool).to_owned()));
             let known = known.iter().map(String::as_str).collect();
-            stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::stub);
+            stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::read_stub);
         }
         if let Some(place) = file.get("gates") {
             let has_gate = |name: &&str| {
                 definition.state(name).is_some_and(|state| opens_gate(state) || !choices(state).is_empty())
             };
             let known = states().filter(has_gate).collect();
-            stubs.gates = self.by_name(&place, "state", known, "with a gate", Self::answer);
+            stubs.gates = self.by_name(&place, "state", known, "with a gate", Self::read_answer);
             self.check_gate_answers(&stubs.gates);
         }
         if let Some(place) = file.get("shell") {
-            stubs.shell = self.shell(&place);
+            stubs.shell = self.read_shell(&place);
         }
         if let Some(place) = file.get("session_id") {
-            stubs.session_id = self.diagnostics.text(&place, "'session_id'").map(str::to_owned);
+            stubs.session_id = self.diagnostics.read_text(&place, "'session_id'").map(str::to_owned);
         }
         stubs
     }
@@ -195,7 +197,7 @@ impl StubReader<'_> {
         read: impl Fn(&mut Self, &JsonPath<'_>) -> Option<T>,
     ) -> BTreeMap<String, Answers<T>> {
         let mut by_name = BTreeMap::new();
-        let Some(object) = self.diagnostics.free_object(place, "this") else { return by_name };
+        let Some(object) = self.diagnostics.read_free_object(place, "this") else { return by_name };
         for (name, place) in object.iter() {
             if !known.contains(&name.as_str()) {
                 let hint = suggestion(name, known.iter().copied());
@@ -203,7 +205,7 @@ impl StubReader<'_> {
                 continue;
             }
             let answers = if place.value.is_array() {
-                let items = self.diagnostics.list(&place, "this");
+                let items = self.diagnostics.read_list(&place, "this");
                 Some(Answers::InOrder(items.iter().filter_map(|item| read(self, item)).collect()))
             } else {
                 read(self, &place).map(Answers::Always)
@@ -213,7 +215,7 @@ impl StubReader<'_> {
         by_name
     }
 
-    fn stub(&mut self, place: &JsonPath<'_>) -> Option<Stub> {
+    fn read_stub(&mut self, place: &JsonPath<'_>) -> Option<Stub> {
         match place.value {
             Value::String(word) if word == OUTCOME_WORDS[0] => Some(Stub::Timeout),
             Value::String(word) if word == OUTCOME_WORDS[1] => Some(Stub::OutcomeUnknown),
@@ -256,12 +258,12 @@ impl StubReader<'_> {
         }
     }
 
-    fn answer(&mut self, place: &JsonPath<'_>) -> Option<String> {
+    fn read_answer(&mut self, place: &JsonPath<'_>) -> Option<String> {
         // The answer to a form is an object.
         if place.value.is_object() {
             return Some(place.value.to_string());
         }
-        self.diagnostics.text(place, "the answer to a gate").map(str::to_owned)
+        self.diagnostics.read_text(place, "the answer to a gate").map(str::to_owned)
     }
 
     /// Reports answers that their gate does not offer according to the definition.
@@ -286,9 +288,9 @@ impl StubReader<'_> {
         }
     }
 
-    fn shell(&mut self, place: &JsonPath<'_>) -> BTreeMap<String, String> {
+    fn read_shell(&mut self, place: &JsonPath<'_>) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::new();
-        let Some(object) = self.diagnostics.free_object(place, "'shell'") else { return variables };
+        let Some(object) = self.diagnostics.read_free_object(place, "'shell'") else { return variables };
         let contract = || self.definition.arguments().names().chain(self.definition.return_values().names());
         for (name, place) in object.iter() {
             let value = match place.value {

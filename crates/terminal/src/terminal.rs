@@ -144,6 +144,7 @@ pub enum InputError {
     #[error("it is longer than {} MB; send it in parts", .max_bytes >> 20)]
     TooLong {
         /// Maximum number of bytes.
+        #[serde(rename = "most")]
         max_bytes: usize,
     },
     /// A line of the input would be truncated.

@@ -21,7 +21,8 @@ const ADVICE: &str = "\
   installers, ssh, REPLs, debuggers, dev servers, releases. `open_terminal`, then `send_input` with until=\"prompt\".
 - Commands that end by themselves within seconds are fine in the built-in shell.
 - Before a task of several steps, look at `list_workflows`: what worked once is run again with `run_workflow`.
-- A password, a passphrase or a gate for a person is theirs. Say what waits and where; never answer for them.
+- A password, a passphrase or a gate for a person is theirs: `request_secret` waits while they type a password. Say what
+  waits and where; never answer for them.
 ";
 
 /// Adds the block to the text of a file, or replaces it.

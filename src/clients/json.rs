@@ -215,7 +215,7 @@ fn remove_property(
     let Some(root) = parse(text, strict)? else { return Ok(None) };
     let (object, missing) = innermost(text, &root, path)?;
     let Some(property) = find_last(object, name).filter(|_| missing.is_empty()) else { return Ok(None) };
-    let is_empty = matches!(&property.value, Node::Object(object) if is_blank(&text[inside(object)]));
+    let is_empty = matches!(&property.value, Node::Object(object) if is_blank(&text[inner_range(object)]));
     if only_empty && !is_empty {
         return Ok(None);
     }

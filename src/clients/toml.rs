@@ -93,7 +93,8 @@ pub(super) fn set_for_tools(text: &str, tools: &[&str], name: &str, value: &Valu
     match known {
         _ if missing.is_empty() => {}
         Some((item, known)) if is_inline(text, &item.span()) => {
-            let fields: Vec<String> = missing.iter().map(|tool| format!(" {tool} = {}", line(&settings))).collect();
+            let fields: Vec<String> =
+                missing.iter().map(|tool| format!(" {tool} = {}", format_line(&settings))).collect();
             let comma = if known.is_empty() { " " } else { "," };
             splices.push(Splice::insert(item.span().start + 1, format!("{}{comma}", fields.join(","))));
         }
@@ -102,7 +103,7 @@ pub(super) fn set_for_tools(text: &str, tools: &[&str], name: &str, value: &Valu
             splices.extend(set(text, entry, TOOLS, &Value::Object(tools)));
         }
         _ => {
-            let (end, value) = (line_end(text), line(value));
+            let (end, value) = (line_end(text), format_line(value));
             let tables =
                 missing.iter().map(|tool| format!("[{SERVERS}.{NAME}.{TOOLS}.{tool}]{end}{name} = {value}{end}"));
             splices.push(Splice::insert(text.len(), gap_before_table(text) + &tables.collect::<String>()));

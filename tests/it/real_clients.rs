@@ -90,7 +90,7 @@ impl ClientHome {
         command.envs(variables.iter().copied()).current_dir(self.home.path().join("work")).stdin(Stdio::null());
         let output = command.args([LIMIT_SECONDS, program]).args(arguments).output().unwrap();
         // Some clients write colours to a pipe.
-        let output = CommandOutput::of(&output);
+        let output = CommandOutput::from_process(&output);
         CommandOutput { stdout: strip_colours(&output.stdout), stderr: strip_colours(&output.stderr), ..output }
     }
 

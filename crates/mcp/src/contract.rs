@@ -42,8 +42,9 @@ Within ssh, su, docker or a REPL it is one entry at the prompt; integrate=true g
 4. await_output keeps waiting, also for several terminals. get_screen_content reads the screen, or the output by position, \
 or searches it.
 5. exit_terminal closes it with everything that was started in it.
-Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
-this connection; list_terminal_sessions finds them again.
+Type secrets that you know with secret=true; at password=true, request_secret waits until a person has typed one. A \
+failed action is success=false with an error that says what to do. Terminals outlive this connection; \
+list_terminal_sessions finds them again.
 What worked once can be run again, the same way every time and without a model for its steps:
 a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
 b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.

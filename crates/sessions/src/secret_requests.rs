@@ -156,7 +156,7 @@ impl Sessions {
                 let typed = typed.filter(|input| matches!(input.action, LoggedAction::Hidden { entered: true })).next();
                 return Ok(match typed {
                     Some(input) => {
-                        Decision { outcome: SecretOutcome::Entered, by: input.by.unwrap_or_default(), reason: None }
+                        Decision { outcome: SecretOutcome::Entered, by: input.client.unwrap_or_default(), reason: None }
                     }
                     None => Decision { outcome: SecretOutcome::Gone, by: String::new(), reason: None },
                 });

@@ -215,7 +215,8 @@ fn parse_url(text: &str) -> Result<String, SettingError> {
 }
 
 /// Returns whether a URL refers to this host.
-pub(crate) fn is_loopback(url: &Url) -> bool {
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

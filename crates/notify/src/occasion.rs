@@ -1,0 +1,127 @@
+//! Occasions: the reasons to notify a person.
+
+use serde::{Deserialize, Serialize};
+use steplatch_clock::Timestamp;
+
+/// The kind of an occasion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A gate waits for a person.
+    Gate,
+    /// A program in a terminal reads a password, and no client is attached.
+    Password,
+    /// A person holds a terminal, in which nothing else can type.
+    Held,
+    /// A remote host is not reachable.
+    HostLost,
+    /// A run failed.
+    RunFailed,
+    /// A run completed.
+    RunCompleted,
+    /// A run completed after a patch of its machine.
+    RunRepaired,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Gate,
+        Self::Password,
+        Self::Held,
+        Self::HostLost,
+        Self::RunFailed,
+        Self::RunCompleted,
+        Self::RunRepaired,
+    ];
+
+    /// Returns the name in settings and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::Password => "password",
+            Self::Held => "held",
+            Self::HostLost => "host_lost",
+            Self::RunFailed => "run_failed",
+            Self::RunCompleted => "run_completed",
+            Self::RunRepaired => "run_repaired",
+        }
+    }
+
+    /// Returns whether the occasion is about a run.
+    #[must_use]
+    pub fn is_about_run(self) -> bool {
+        matches!(self, Self::Gate | Self::RunFailed | Self::RunCompleted | Self::RunRepaired)
+    }
+
+    /// Returns whether the occasion is about a terminal.
+    #[must_use]
+    pub fn is_about_terminal(self) -> bool {
+        matches!(self, Self::Password | Self::Held)
+    }
+}
+
+/// Names of what an occasion is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Subject {
+    /// Name of the workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// Id of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Id of the gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate_id: Option<String>,
+    /// Id of the terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminal_id: Option<String>,
+    /// Name of the terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<String>,
+    /// Name of the remote host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Client that holds the terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Prompt of the gate, with secrets masked. Present only if a rule includes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+
+/// An occasion as seen at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// Kind of the occasion.
+    pub kind: Kind,
+    /// Identifies what the occasion is about, among those of its kind: the id of a gate, terminal or run.
+    pub key: String,
+    /// Its beginning; `None` if unknown, then it begins with the first observation.
+    pub since: Option<Timestamp>,
+    /// Names for the message.
+    pub subject: Subject,
+}
+
+/// An occasion with its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occasion {
+    /// Kind of the occasion.
+    pub kind: Kind,
+    /// See [`Observation::key`].
+    pub key: String,
+    /// Its beginning.
+    pub since: Timestamp,
+    /// Names for the message.
+    pub subject: Subject,
+}
+
+impl Occasion {
+    /// Returns the identity of the occasion, the same over restarts of the daemon.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}:{}:{}", self.kind.name(), self.key, self.since.0)
+    }
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use steplatch_access::{Approver, ProofPolicy};
 use steplatch_host::{Hosts, RemoteHostConfig};
+use steplatch_notify::Rule;
 use steplatch_protocol::{EngineKind, PageServerRecord};
 use steplatch_runs::EnginePolicy;
 use steplatch_services::RemoteServices;
@@ -31,6 +32,8 @@ pub struct Configuration {
     pub command_integration: bool,
     /// The engine of runs without an explicit engine.
     pub engine: EngineKind,
+    /// Rules of notifications of people.
+    pub notifications: Vec<Rule>,
 }
 
 /// The proof of a person that the current configuration requires.

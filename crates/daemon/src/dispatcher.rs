@@ -14,7 +14,7 @@ use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
     AddPasskeyReply, CheckHostReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, EditWorkflowReply,
     ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply,
-    ShareTerminalReply, StopDaemonReply, WatchReply, host_advice,
+    ShareTerminalReply, StopDaemonReply, WatchNotificationsReply, WatchReply, host_advice,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs, WorkerRequests};
 use steplatch_services::RemoteServices;
@@ -28,6 +28,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
+use crate::notifications::{NotificationParts, Notifications, TerminalNotifications};
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
 use crate::tools::{ToolSubscription, Tools};
@@ -52,6 +53,7 @@ pub(crate) struct Dispatcher {
     approver: Arc<Approver>,
     page: PageLogins,
     passkeys: Arc<Passkeys>,
+    notifications: Notifications,
     secrets: Arc<Redactor>,
     clients: AtomicUsize,
     started: Instant,
@@ -67,6 +69,7 @@ pub(crate) enum ReplyStream {
     Activity(ActivityEvents),
     Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
+    Notifications(TerminalNotifications),
     Engine(WorkerRequests),
     /// The daemon stops, and disconnects every client without a reply.
     Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
@@ -84,6 +87,7 @@ impl ReplyStream {
             Self::Activity(events) => events.forward(request_id, sink).await,
             Self::Hold(held) => held.forward().await,
             Self::Engine(requests) => requests.forward(request_id, sink).await,
+            Self::Notifications(notifications) => notifications.forward(request_id, sink).await,
             Self::Changes(watching) => watching.forward(request_id, sink).await,
             Self::Stop(stop, mode) => {
                 stop.send_replace(Some(mode));
@@ -179,7 +183,7 @@ impl Dispatcher {
         configuration::follow_remotes(configuration.clone(), remotes.clone());
         let engine_policy = Arc::new(configuration::DefaultEngine(configuration.clone()));
         let proof = Arc::new(GateProof(configuration.clone()));
-        let gate_proof = configuration.clone();
+        let (gate_proof, notification_rules) = (configuration.clone(), configuration.clone());
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(paths.state(), proof));
         configuration::follow_gate_proof(gate_proof, &approver);
@@ -196,9 +200,9 @@ impl Dispatcher {
             passkeys: passkeys.clone(),
             remotes: remotes.clone(),
             secrets: secrets.clone(),
-            listener: Arc::new(changes),
+            listener: Arc::new(changes.clone()),
             stop: stop.clone(),
-            clock,
+            clock: clock.clone(),
             engine_policy,
         };
         let recordings = Recordings::new(paths.recordings(), secrets.clone());
@@ -211,7 +215,18 @@ impl Dispatcher {
             let _ = in_group.wait_for(|joined| *joined).await;
         }
         runs.recover().await;
+        let notifications = Notifications::start(NotificationParts {
+            place: place.clone(),
+            configuration: notification_rules,
+            clock,
+            secrets: secrets.clone(),
+            sessions: sessions.clone(),
+            runs: runs.clone(),
+            changes,
+            stop: stop.subscribe(),
+        });
         Ok(Self {
+            notifications,
             approver,
             page,
             passkeys,
@@ -602,6 +617,12 @@ impl Dispatcher {
             Command::Watch(_) => {
                 let watching = ReplyStream::Changes(Box::new(Box::pin(self.tools.watch(caller)).await));
                 return (VerbReply::from_reply(WatchReply { success: true, error: None }), Some(watching));
+            }
+            Command::ListNotifications(_) => VerbReply::from_reply(Box::pin(self.notifications.list()).await),
+            Command::TestNotification(verb) => VerbReply::from_reply(Box::pin(self.notifications.test(verb)).await),
+            Command::WatchNotifications(_) => {
+                let watching = ReplyStream::Notifications(self.notifications.watch());
+                return (VerbReply::from_reply(WatchNotificationsReply { success: true }), Some(watching));
             }
             Command::ListRemoteWorkflows(verb) => VerbReply::from_reply(self.remotes.list(verb)),
             Command::RefreshWorkflows(verb) => VerbReply::from_reply(Box::pin(self.remotes.refresh(verb)).await),

@@ -10,6 +10,7 @@ mod connection;
 mod daemon;
 mod dispatcher;
 mod lock;
+mod notifications;
 mod ssh_environment;
 mod ssh_questions;
 mod tools;

@@ -221,6 +221,9 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("CONFIRM_PASSKEY", "is for a person in their own terminal: steplatch gates passkey confirm"),
     ("REMOVE_PASSKEY", "is for a person in their own terminal: steplatch gates passkey remove"),
     ("LOWER_REQUIREMENT", "is for a person in their own terminal"),
+    ("LIST_NOTIFICATIONS", "is about a person's own settings: steplatch notify list"),
+    ("TEST_NOTIFICATION", "is about a person's own settings: steplatch notify test"),
+    ("WATCH_NOTIFICATIONS", "sends events, for a person's own terminal"),
     ("SET_APPROVER", "is for a person in their own terminal"),
 ];
 

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, ParsedVerb, read};
 use crate::{
-    approver, capture, daemon, engine, files, hosts, inputs, library, metrics, nodes, page, passkey, recordings,
-    remote, runs, screens, terminals, tools,
+    approver, capture, daemon, engine, files, hosts, inputs, library, metrics, nodes, notifications, page, passkey,
+    recordings, remote, runs, screens, terminals, tools,
 };
 
 /// A request to the daemon. The type holds the parameters.
@@ -236,6 +236,9 @@ verbs! {
     hosts::ListHosts => ListHostsReply, "LIST_HOSTS", None, "List remote hosts", READS;
     hosts::CheckHost => CheckHostReply, "CHECK_HOST", None, "Connect to a remote host", READS_REMOTE;
     hosts::AskSshQuestion => AskSshQuestionReply, "ASK_SSH_QUESTION", None, "Ask a person an ssh question", EXECUTES;
+    notifications::ListNotifications => ListNotificationsReply, "LIST_NOTIFICATIONS", None, "List rules of notifications", READS;
+    notifications::TestNotification => TestNotificationReply, "TEST_NOTIFICATION", None, "Send a test notification", EXECUTES;
+    notifications::WatchNotifications => WatchNotificationsReply, "WATCH_NOTIFICATIONS", None, "Watch notifications for a terminal", READS;
     remote::ListRemoteWorkflows => ListRemoteWorkflowsReply, "LIST_REMOTE_WORKFLOWS", Some("list_remote_workflows"), "List remote workflows", READS;
     remote::RefreshWorkflows => RefreshWorkflowsReply, "REFRESH_WORKFLOWS", Some("refresh_workflows"), "Refresh remote workflows", READS_REMOTE;
     remote::CheckWorkflowStatus => CheckWorkflowStatusReply, "CHECK_WORKFLOW_STATUS", Some("check_workflow_status"), "Check a remote run", READS_REMOTE;

@@ -594,6 +594,12 @@ impl Runs {
         }
     }
 
+    /// Returns the record of a run as in lists, without reading its history. `None` if there is no such run.
+    #[boxed]
+    pub async fn brief_record(&self, run_id: &str) -> Option<RunRecord> {
+        self.find_by_text(run_id).await.ok().map(|run| self.to_record(&run))
+    }
+
     /// Draws a run's state machine as of its start.
     #[boxed]
     pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {

@@ -761,7 +761,9 @@ impl Sessions {
         Ok((reply, output))
     }
 
-    pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
+    /// Lists the terminals.
+    #[boxed]
+    pub async fn list(&self) -> ListTerminalSessionsReply {
         let page = self.policy.page();
         let sessions = self.hosts.list().await.into_iter().map(|ListedTerminal { description: described, place }| {
             let (host, lost_since) =

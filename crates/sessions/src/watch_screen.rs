@@ -75,15 +75,20 @@ impl HeldTerminal {
 #[derive(Debug)]
 pub struct ActivityEvents {
     hosts: Hosts,
+    last_activity: SeenActivity,
 }
 
 impl ActivityEvents {
+    /// Waits until a state may have changed. Cancel-safe.
+    pub async fn next(&mut self) {
+        self.hosts.watch_activity(&mut self.last_activity).await;
+    }
+
     /// Sends an event whenever a state may have changed, until the client disconnects.
     #[boxed]
-    pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
-        let mut last_activity = SeenActivity::default();
+    pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
-            self.hosts.watch_activity(&mut last_activity).await;
+            self.next().await;
             sleep(ACTIVITY_DELAY).await;
             sink.event(request_id, &TerminalsEvent::TerminalsChanged).await?;
             sleep(ACTIVITY_INTERVAL - ACTIVITY_DELAY).await;
@@ -120,7 +125,10 @@ impl Sessions {
 
     /// Watches the states of all terminals.
     pub fn watch_terminals(&self) -> (WatchTerminalsReply, ActivityEvents) {
-        (WatchTerminalsReply { success: true, error: None }, ActivityEvents { hosts: self.hosts.clone() })
+        (
+            WatchTerminalsReply { success: true, error: None },
+            ActivityEvents { hosts: self.hosts.clone(), last_activity: SeenActivity::default() },
+        )
     }
 
     /// Watches the screen of a terminal. The events begin with the whole screen.

@@ -7,6 +7,7 @@
 mod agent;
 mod desk;
 mod home;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
 pub use steplatch_patience::{eventually, eventually_blocking, skip_test};
+pub use webhook::{ReceivedRequest, WebhookReceiver};
 
 /// Returns the path of an installed program from `PATH`.
 #[must_use]

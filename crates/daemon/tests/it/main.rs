@@ -21,6 +21,7 @@ mod inputs;
 mod library;
 mod locked;
 mod nodes;
+mod notifications;
 mod once;
 mod parallel;
 mod pauses;

@@ -1,0 +1,210 @@
+//! Sources of occasions: runs, terminals and remote hosts.
+//!
+//! A source waits for changes. Only the beginning of a password prompt is reported by no system, so terminals are
+//! looked at again after their last activity, a few times at growing intervals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_clock::{Timestamp, parse_iso8601};
+use steplatch_notify::{Kind, Observation, Occasion, Subject};
+use steplatch_protocol::{Change, GateInfo, ListWorkflowRuns, ListWorkflowRunsReply, RunRecord, SessionInfo};
+use steplatch_runs::Runs;
+use steplatch_sessions::Sessions;
+use tokio::sync::mpsc::Sender;
+use tokio::time::sleep;
+
+use crate::changes::Subscription;
+
+/// Maximum number of runs that are looked at when a daemon starts.
+const MAX_RUNS: u32 = 1_000;
+
+/// Pause before another attempt to read the runs.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// Minimum time between two looks at the terminals.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Pauses between looks at the terminals after their last activity.
+const LOOK_PAUSES_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
+
+/// What a source has seen.
+#[derive(Debug)]
+pub(super) enum Observed {
+    /// The open occasions of a scope.
+    Open { scope: Scope, observations: Vec<Observation> },
+    /// The end of a run.
+    End(Observation),
+}
+
+/// Occasions that a source has looked at.
+#[derive(Debug)]
+pub(super) enum Scope {
+    Gates,
+    GatesOfRun(String),
+    Terminals,
+    /// All hosts except those that are connecting, whose state is not known.
+    Hosts {
+        connecting: Vec<String>,
+    },
+}
+
+impl Scope {
+    pub(super) fn contains(&self, occasion: &Occasion) -> bool {
+        match self {
+            Self::Gates => occasion.kind == Kind::Gate,
+            Self::GatesOfRun(run) => occasion.kind == Kind::Gate && occasion.subject.run_id.as_ref() == Some(run),
+            Self::Terminals => occasion.kind.is_about_terminal(),
+            Self::Hosts { connecting } => occasion.kind == Kind::HostLost && !connecting.contains(&occasion.key),
+        }
+    }
+}
+
+/// Reports gates for people and ends of runs. Ends before `seen_until` are known.
+pub(super) async fn watch_runs(
+    runs: Arc<Runs>,
+    changes: Subscription,
+    seen_until: Timestamp,
+    includes_prompt: bool,
+    sender: Sender<Observed>,
+) {
+    let list = async |state: Option<&str>| loop {
+        let verb = ListWorkflowRuns { state: state.map(str::to_owned), limit: Some(MAX_RUNS), ..Default::default() };
+        match runs.list(&verb).await {
+            ListWorkflowRunsReply { success: true, runs, .. } => return runs,
+            // Without the list, all gates would seem closed.
+            ListWorkflowRunsReply { error, .. } => {
+                tracing::warn!(error, "failed to read the runs for notifications; retrying");
+                sleep(RETRY_PAUSE).await;
+            }
+        }
+    };
+    let waiting = list(Some("waiting")).await;
+    let observations = waiting.iter().flat_map(|run| open_gates(run, includes_prompt)).collect();
+    // An error means that this source is no longer needed.
+    if sender.send(Observed::Open { scope: Scope::Gates, observations }).await.is_err() {
+        return;
+    }
+    let ends: Vec<Observation> = list(None).await.iter().filter_map(end_of).collect();
+    for end in ends.into_iter().filter(|end| end.since.is_some_and(|since| since >= seen_until)) {
+        if sender.send(Observed::End(end)).await.is_err() {
+            return;
+        }
+    }
+    loop {
+        for change in changes.next().await {
+            let Change::Run { run_id } = change else { continue };
+            let record = runs.brief_record(&run_id).await;
+            let observations = record.iter().flat_map(|run| open_gates(run, includes_prompt)).collect();
+            let scope = Scope::GatesOfRun(run_id);
+            let end = record.as_ref().and_then(end_of).map(Observed::End);
+            for observed in [Some(Observed::Open { scope, observations }), end].into_iter().flatten() {
+                if sender.send(observed).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the gates of a run that need a person. The gates of its children are in their own records.
+fn open_gates(run: &RunRecord, includes_prompt: bool) -> impl Iterator<Item = Observation> {
+    let needs_person = |gate: &&GateInfo| gate.answered_by == "human" || !gate.choices_for_person.is_empty();
+    let is_own = |gate: &&GateInfo| gate.run_id == run.run_id;
+    run.pending_gates.iter().filter(is_own).filter(needs_person).map(move |gate| Observation {
+        kind: Kind::Gate,
+        key: gate.gate_id.clone(),
+        since: parse_iso8601(&gate.created_at),
+        subject: Subject {
+            workflow: Some(run.workflow_id.clone()),
+            run_id: Some(run.run_id.clone()),
+            gate_id: Some(gate.gate_id.clone()),
+            prompt: includes_prompt.then(|| gate.prompt.clone()),
+            ..Subject::default()
+        },
+    })
+}
+
+/// Returns the end of a run that no other run started, unless it was cancelled.
+fn end_of(run: &RunRecord) -> Option<Observation> {
+    let kind = match run.state.as_str() {
+        "failed" => Kind::RunFailed,
+        "completed" if run.repairs.is_empty() => Kind::RunCompleted,
+        "completed" => Kind::RunRepaired,
+        _ => return None,
+    };
+    let since = run.completed_at.as_deref().and_then(parse_iso8601)?;
+    let (workflow, run_id) = (Some(run.workflow_id.clone()), Some(run.run_id.clone()));
+    run.parent_run_id.is_none().then(|| Observation {
+        kind,
+        key: run.run_id.clone(),
+        since: Some(since),
+        subject: Subject { workflow, run_id, ..Subject::default() },
+    })
+}
+
+/// Reports terminals that ask for a password while no client is attached, and held terminals.
+pub(super) async fn watch_terminals(sessions: Sessions, sender: Sender<Observed>) {
+    let (_, mut activity) = sessions.watch_terminals();
+    let mut looks = 0;
+    loop {
+        let listed = sessions.list().await.sessions;
+        let observations = listed.iter().filter_map(terminal_occasion).collect();
+        if sender.send(Observed::Open { scope: Scope::Terminals, observations }).await.is_err() {
+            return;
+        }
+        let pause = LOOK_PAUSES_MS.get(looks).copied();
+        tokio::select! {
+            () = activity.next() => {
+                looks = 0;
+                sleep(MIN_LOOK_INTERVAL).await;
+            }
+            () = sleep(Duration::from_millis(pause.unwrap_or_default())), if pause.is_some() => looks += 1,
+        }
+    }
+}
+
+fn terminal_occasion(terminal: &SessionInfo) -> Option<Observation> {
+    let is_running = terminal.exit_code.is_none() && terminal.host_lost_since.is_none();
+    let kind = match (&terminal.held_by, terminal.password) {
+        _ if !is_running => return None,
+        (Some(_), _) => Kind::Held,
+        (None, true) if terminal.attached == 0 => Kind::Password,
+        (None, _) => return None,
+    };
+    Some(Observation {
+        kind,
+        key: terminal.session_id.clone(),
+        since: None,
+        subject: Subject {
+            terminal_id: Some(terminal.session_id.clone()),
+            terminal: terminal.name.clone(),
+            by: terminal.held_by.clone(),
+            ..Subject::default()
+        },
+    })
+}
+
+/// Reports remote hosts that are not reachable.
+pub(super) async fn watch_hosts(sessions: Sessions, sender: Sender<Observed>) {
+    loop {
+        // Begin to wait before the look, so that no change is missed.
+        let changed = sessions.hosts_changed();
+        let hosts = sessions.list_hosts().hosts;
+        let names =
+            |state: &'static str| hosts.iter().filter(move |host| host.state == state).map(|host| host.name.clone());
+        let scope = Scope::Hosts { connecting: names("connecting").collect() };
+        let observations = names("lost").map(|name| Observation {
+            kind: Kind::HostLost,
+            key: name.clone(),
+            // Each failed attempt to connect has another time.
+            since: None,
+            subject: Subject { host: Some(name), ..Subject::default() },
+        });
+        let observations = observations.collect();
+        if sender.send(Observed::Open { scope, observations }).await.is_err() {
+            return;
+        }
+        changed.await;
+    }
+}

@@ -1,0 +1,261 @@
+//! Notifications of people: what waits and what has ended reaches a webhook and a command.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_daemon::Configuration;
+use steplatch_notify::Rule;
+use steplatch_protocol::{
+    AnswerGate, ListNotifications, OpenTerminal, RunWorkflow, SendInput, TerminalNotification, TestNotification,
+    WatchNotifications,
+};
+use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, WebhookReceiver, eventually};
+
+/// Returns the configuration of a settings file with these tables.
+fn configuration(text: &str) -> Configuration {
+    let table: toml::Table = text.parse().unwrap();
+    let mut notifications: Vec<Rule> = Vec::new();
+    for (index, table) in table["notify"].as_array().unwrap().iter().enumerate() {
+        let is_taken = |name: &str| notifications.iter().any(|rule| rule.name == name);
+        notifications.push(Rule::read(table.as_table().unwrap(), index + 1, is_taken).unwrap());
+    }
+    Configuration { notifications, ..Configuration::default() }
+}
+
+fn webhook_rule(receiver: &WebhookReceiver, keys: &str) -> String {
+    format!("[[notify]]\nname = 'hook'\nwebhook = '{}'\n{keys}\n", receiver.url("/hook/secret-path"))
+}
+
+/// Starts a run that asks a person, and returns its id.
+async fn start_asking(daemon: &TestDaemon, prompt: &str, variables: Value) -> String {
+    let definition = json!({"name": "release", "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"]}}},
+    }});
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        initial_variables: serde_json::from_value(variables).unwrap(),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    let run = daemon.call(verb).await;
+    assert_eq!(run.status, "waiting", "{run:?}");
+    run.run_id
+}
+
+async fn answer(daemon: &TestDaemon, run_id: &str) {
+    let person = daemon.person_named("ana").await;
+    let verb = AnswerGate { run_id: run_id.to_owned(), answer: "yes".to_owned(), ..AnswerGate::default() };
+    let reply = person.call(verb).await.unwrap();
+    assert!(reply.success, "{reply:?}");
+}
+
+async fn received(receiver: &WebhookReceiver, types: &[&str]) {
+    eventually("the webhook has received the events", async || (receiver.types() == types).then_some(())).await;
+}
+
+#[tokio::test]
+async fn gate_reaches_a_webhook_and_is_withdrawn_when_answered() {
+    let receiver = WebhookReceiver::start();
+    let daemon = TestDaemon::new().await;
+    daemon.configure(configuration(&webhook_rule(&receiver, "when = ['gate', 'run_completed']")));
+    let run = start_asking(&daemon, "Deploy secretly?", json!({"key": "a-parameter"})).await;
+    received(&receiver, &["steplatch.gate.first"]).await;
+    answer(&daemon, &run).await;
+    eventually("all events have arrived", async || (receiver.types().len() == 3).then_some(())).await;
+    let mut types = receiver.types();
+    types.sort();
+    assert_eq!(types, ["steplatch.gate.first", "steplatch.gate.withdrawn", "steplatch.run_completed.first"]);
+    let request = &receiver.requests()[0];
+    assert_eq!(request.path, "/hook/secret-path");
+    assert_eq!(request.headers["content-type"], "application/cloudevents+json; charset=UTF-8");
+    let event = request.json();
+    assert_eq!(request.headers["webhook-id"], event["id"].as_str().unwrap());
+    assert_eq!((&event["specversion"], &event["subject"]), (&json!("1.0"), &json!("release")));
+    assert_eq!((&event["data"]["workflow"], &event["data"]["run_id"]), (&json!("release"), &json!(run)));
+    assert_eq!(event["data"]["title"], "release waits for your answer");
+    assert!(!event.to_string().contains("secretly") && !event.to_string().contains("a-parameter"), "{event}");
+    let rules = daemon.call(ListNotifications {}).await.rules;
+    assert_eq!((rules[0].name.as_str(), rules[0].pending, rules[0].failures), ("hook", 0, 0));
+    assert!(!rules[0].destination.contains("secret-path"), "{rules:?}");
+}
+
+#[tokio::test]
+async fn receiver_that_was_down_for_a_minute_gets_each_event_once_by_its_id() {
+    let receiver = WebhookReceiver::start();
+    receiver.answer_with(503);
+    let clock = ManualClock::new(Timestamp(1_768_046_400_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
+    daemon.configure(configuration(&webhook_rule(&receiver, "when = ['gate', 'run_completed']")));
+    let first = start_asking(&daemon, "One?", json!({})).await;
+    start_asking(&daemon, "Two?", json!({})).await;
+    eventually("both gates were announced", async || (receiver.refused() == 2).then_some(())).await;
+    answer(&daemon, &first).await;
+    // A minute, in which the events are tried again.
+    for second in 0..60 {
+        clock.advance(Duration::from_secs(1));
+        let refused = |count| receiver.refused() >= count;
+        if second < 3 {
+            eventually("the events were refused again", async || refused(4 + second).then_some(())).await;
+        }
+    }
+    eventually("all events wait", async || match daemon.call(ListNotifications {}).await.rules.remove(0) {
+        rule if rule.pending == 4 => Ok(()),
+        rule => Err(rule),
+    })
+    .await;
+    let daemon = daemon.restarted().await;
+    assert_eq!(receiver.requests().len(), 0);
+    receiver.answer_with(204);
+    eventually("all events have arrived", async || {
+        clock.advance(Duration::from_secs(5));
+        (receiver.requests().len() >= 4).then_some(())
+    })
+    .await;
+    eventually("nothing is pending", async || {
+        let rules = daemon.call(ListNotifications {}).await.rules;
+        (rules[0].pending == 0 && rules[0].last_error.is_none()).then_some(())
+    })
+    .await;
+    let mut ids: Vec<String> =
+        receiver.requests().iter().map(|request| request.headers["webhook-id"].clone()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "{:?}", receiver.types());
+    let mut types = receiver.types();
+    types.sort();
+    types.dedup();
+    assert_eq!(types, ["steplatch.gate.first", "steplatch.gate.withdrawn", "steplatch.run_completed.first"]);
+}
+
+#[tokio::test]
+async fn command_gets_the_message_in_its_environment_and_a_hung_rule_delays_no_other() {
+    let receiver = WebhookReceiver::start();
+    let daemon = TestDaemon::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("message");
+    let script = "env | grep ^STEPLATCH_NOTIFY_ >\"$0.new\"; cat >>\"$0.new\"; mv \"$0.new\" \"$0\"";
+    let command = json!(["sh", "-c", script, file]).to_string();
+    let text = format!(
+        "[[notify]]\nwhen = ['gate']\ncommand = ['sleep', '600']\n\
+         [[notify]]\nwhen = ['gate']\ncommand = {command}\ninclude = ['prompt']\n\
+         [[notify]]\nwhen = ['gate']\ncommand = ['false']\n\
+         [[notify]]\nwhen = ['gate']\nworkflows = ['other*']\nname = 'other'\nwebhook = '{url}'\n\
+         {hook}",
+        url = receiver.url("/other"),
+        hook = webhook_rule(&receiver, "when = ['gate']"),
+    );
+    daemon.configure(configuration(&text));
+    start_asking(&daemon, "Deploy\u{1b}[31m $(touch here)?", json!({})).await;
+    received(&receiver, &["steplatch.gate.first"]).await;
+    let message = eventually("the command has run", async || std::fs::read_to_string(&file).ok()).await;
+    for line in [
+        "STEPLATCH_NOTIFY_OCCASION=gate",
+        "STEPLATCH_NOTIFY_PHASE=first",
+        "STEPLATCH_NOTIFY_TITLE=release waits for your answer",
+        "STEPLATCH_NOTIFY_WORKFLOW=release",
+        "STEPLATCH_NOTIFY_PROMPT=Deploy $(touch here)?",
+    ] {
+        assert!(message.lines().any(|written| written == line), "no {line} in:\n{message}");
+    }
+    let rules = eventually("the failed command is listed", async || {
+        let rules = daemon.call(ListNotifications {}).await.rules;
+        (rules[2].failures == 1).then_some(rules)
+    })
+    .await;
+    let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["sleep", "sh", "false", "other", "hook"]);
+    assert_eq!(rules[2].last_error.as_deref(), Some("the command ended with exit code 1"));
+    assert_eq!((rules[0].pending, rules[3].pending, rules[4].pending), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn password_prompt_is_announced_and_withdrawn() {
+    let receiver = WebhookReceiver::start();
+    let daemon = TestDaemon::new().await;
+    daemon.configure(configuration(&webhook_rule(&receiver, "when = ['password']\nterminals = ['bui*']")));
+    let ask = |name: &str| OpenTerminal {
+        shell: "bash".to_owned(),
+        name: Some(name.to_owned()),
+        cols: 80,
+        rows: 24,
+        wait_ready: true,
+        ..OpenTerminal::default()
+    };
+    let ask_for_password = async |name: &str| {
+        daemon.open(ask(name)).await;
+        let input_text = "read -rs -p 'Password: ' word\n".to_owned();
+        let verb = SendInput { session_id: name.to_owned(), input_text, ..SendInput::default() };
+        assert!(daemon.call(verb).await.success);
+    };
+    ask_for_password("other").await;
+    ask_for_password("build").await;
+    received(&receiver, &["steplatch.password.first"]).await;
+    assert_eq!(receiver.requests()[0].json()["data"]["title"], "build asks for a password");
+    let verb = SendInput {
+        session_id: "build".to_owned(),
+        input_text: "kept-word-77\n".to_owned(),
+        secret: true,
+        ..SendInput::default()
+    };
+    assert!(daemon.call(verb).await.success);
+    received(&receiver, &["steplatch.password.first", "steplatch.password.withdrawn"]).await;
+    assert!(!format!("{:?}", receiver.requests()).contains("kept-word-77"));
+}
+
+#[tokio::test]
+async fn terminals_of_people_and_tests_are_reached() {
+    let receiver = WebhookReceiver::start();
+    let daemon = TestDaemon::new().await;
+    let empty = daemon.call(TestNotification::default()).await;
+    assert!(empty.error.unwrap().starts_with("There is no rule of notifications"));
+    let text = format!(
+        "[[notify]]\nwhen = ['gate']\nterminal = true\n{}",
+        webhook_rule(&receiver, "when = ['gate']\nmin_wait = '1h'")
+    );
+    daemon.configure(configuration(&text));
+    let test = async |rule: Option<&str>| daemon.call(TestNotification { rule: rule.map(str::to_owned) }).await;
+    let unknown =
+        eventually("the rules are known", async || test(Some("x")).await.error.filter(|error| error.contains("hook")))
+            .await;
+    assert_eq!(unknown, "There is no rule 'x'; rules are terminal, hook");
+    let nobody = test(Some("terminal")).await;
+    assert_eq!(nobody.results[0].error.as_deref(), Some("neither attach, ui nor watch runs in a terminal"));
+    let (_, mut events) = daemon.client().subscribe(WatchNotifications {}).await.unwrap();
+    let all = test(None).await;
+    assert!(all.success && all.results.len() == 2, "{all:?}");
+    assert_eq!(receiver.types(), ["steplatch.test.test"]);
+    let mut next = async || serde_json::from_value::<TerminalNotification>(events.next().await.unwrap()).unwrap();
+    assert_eq!(next().await.title, "Test of steplatch notifications");
+    let run = start_asking(&daemon, "Deploy?", json!({})).await;
+    let shown = next().await;
+    assert_eq!((shown.title.as_str(), shown.is_withdrawn), ("release waits for your answer", false));
+    answer(&daemon, &run).await;
+    let withdrawn = next().await;
+    assert_eq!((withdrawn.id, withdrawn.is_withdrawn), (shown.id, true));
+    assert_eq!(receiver.requests().len(), 1, "the other rule waits an hour");
+}
+
+/// No message has a secret of a run: neither a parameter, nor one in a prompt that is included.
+#[tokio::test]
+async fn no_message_of_many_runs_has_a_secret() {
+    let receiver = WebhookReceiver::start();
+    let daemon = TestDaemon::new().await;
+    let rule = "when = ['gate', 'run_completed', 'run_failed']\ninclude = ['prompt']";
+    daemon.configure(configuration(&webhook_rule(&receiver, rule)));
+    let session = daemon.bash().await;
+    let secret = |number: usize| format!("hidden-value-{number:03}-of-a-run");
+    for number in 0..50 {
+        let input_text = format!(": {}\n", secret(number));
+        let verb = SendInput { session_id: session.id.clone(), input_text, secret: true, ..SendInput::default() };
+        assert!(daemon.call(verb).await.success);
+        start_asking(&daemon, &format!("Use {}?", secret(number)), json!({"key": secret(number)})).await;
+    }
+    eventually("all gates were announced", async || (receiver.requests().len() >= 50).then_some(())).await;
+    let all = format!("{:?}", receiver.requests());
+    let state = std::fs::read_to_string(daemon.place().state().join("notifications.json")).unwrap();
+    assert!(all.contains("Use ••••••?"), "the prompts are included");
+    for number in 0..50 {
+        assert!(!all.contains(&secret(number)) && !state.contains(&secret(number)), "{number}");
+    }
+}

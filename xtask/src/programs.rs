@@ -50,6 +50,8 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("htop", &["htop"]),
     program("whiptail", &["whiptail"]),
     program("autoexpect", &["expect"]),
+    program("dbus-daemon", &["dbus"]),
+    program("dbus-monitor", &["dbus"]),
     program("git", &["git"]),
     program("cc", &["gcc", "libc6-dev"]),
 ];

@@ -67,9 +67,12 @@ pub fn bus_address() -> Result<String, DesktopError> {
 
 /// Shows, replaces or withdraws a notification, and returns its identifier.
 pub(crate) async fn show(message: &Message) -> Result<Option<u32>, DesktopError> {
-    let address = bus_address()?;
+    show_at(&bus_address()?, message).await
+}
+
+async fn show_at(address: &str, message: &Message) -> Result<Option<u32>, DesktopError> {
     let call = async {
-        let mut bus = Bus::connect(&address).await?;
+        let mut bus = Bus::connect(address).await?;
         match (message.phase, message.receipt) {
             (Phase::Withdrawn, None) => Ok(None),
             (Phase::Withdrawn, Some(id)) => {
@@ -333,6 +336,92 @@ mod tests {
     fn addresses_are_decoded() {
         assert_eq!(unescape_address("/tmp/a%20b%2c%"), b"/tmp/a b,%");
         assert_eq!(escape_markup("a <b> & c"), "a &lt;b&gt; &amp; c");
+    }
+
+    /// A desktop on a real bus. It sends the calls that it receives, and answers each with 42.
+    async fn record_calls(address: String, calls: tokio::sync::mpsc::UnboundedSender<String>) {
+        const BUS: &str = "org.freedesktop.DBus";
+        let mut bus = Bus::connect(&address).await.unwrap();
+        let request = bus.call([BUS, "/org/freedesktop/DBus", BUS, "RequestName"], "su", |body| {
+            body.string("org.freedesktop.Notifications");
+            body.number(0);
+        });
+        request.await.unwrap();
+        calls.send("ready".to_owned()).unwrap();
+        loop {
+            let mut start = [0; 16];
+            if bus.stream.read_exact(&mut start).await.is_err() {
+                return;
+            }
+            let mut rest = vec![0; message_length(&start).unwrap() - 16];
+            bus.stream.read_exact(&mut rest).await.unwrap();
+            if start[1] != 1 {
+                continue;
+            }
+            let text = String::from_utf8_lossy(&rest).into_owned();
+            let sender = &text[text.find(":1.").unwrap()..].split('\0').next().unwrap();
+            let mut fields = Encoder::default();
+            fields.0.push(5);
+            fields.signature("u");
+            fields.number(u32::from_le_bytes(start[8..12].try_into().unwrap()));
+            fields.field(6, "s", sender);
+            fields.field(8, "g", "u");
+            let mut answer = Encoder(vec![b'l', 2, 1, 1]);
+            for number in [4, 100, length(&fields.0)] {
+                answer.number(number);
+            }
+            answer.0.extend(fields.0);
+            answer.align(8);
+            answer.number(42);
+            bus.stream.write_all(&answer.0).await.unwrap();
+            calls.send(text).unwrap();
+        }
+    }
+
+    fn message(phase: Phase, receipt: Option<u32>) -> Message {
+        let (kind, since) = (crate::Kind::Gate, steplatch_clock::Timestamp(0));
+        let occasion = crate::Occasion { kind, key: String::new(), since, subject: crate::Subject::default() };
+        let (title, body) = ("release waits".to_owned(), "now & <then>".to_owned());
+        let (id, thread) = (String::new(), String::new());
+        Message { id, thread, phase, occasion, title, body, link: Some("http://x/".to_owned()), receipt }
+    }
+
+    #[tokio::test]
+    async fn notification_is_shown_and_withdrawn_on_a_real_bus() {
+        let mut daemon = tokio::process::Command::new("dbus-daemon");
+        daemon.args(["--session", "--nofork", "--print-address"]).stdout(std::process::Stdio::piped());
+        let Ok(mut daemon) = daemon.kill_on_drop(true).spawn() else {
+            return steplatch_patience::skip_test("dbus-daemon is not installed");
+        };
+        let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(daemon.stdout.take().unwrap()));
+        let address = lines.next_line().await.unwrap().unwrap();
+        let refusal = show_at(&address, &message(Phase::First, None)).await.unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("the desktop does not show notifications: org.freedesktop.DBus.Error."),
+            "{refusal}"
+        );
+        let (sender, mut calls) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(record_calls(address.clone(), sender));
+        assert_eq!(calls.recv().await.unwrap(), "ready");
+        assert_eq!(show_at(&address, &message(Phase::First, None)).await.unwrap(), Some(42));
+        let call = calls.recv().await.unwrap();
+        for part in ["Notify", "susssasa{sv}i", "steplatch", "release waits", "now &amp; &lt;then&gt;\nhttp://x/"] {
+            assert!(call.contains(part), "no {part:?} in {call:?}");
+        }
+        assert_eq!(show_at(&address, &message(Phase::Withdrawn, Some(42))).await.unwrap(), None);
+        assert!(calls.recv().await.unwrap().contains("CloseNotification"));
+        assert_eq!(show_at(&address, &message(Phase::Withdrawn, None)).await.unwrap(), None, "nothing was shown");
+    }
+
+    #[tokio::test]
+    async fn missing_bus_is_named() {
+        for (address, part) in [
+            ("unix:path=/nonexistent/bus", "the session bus is not reachable: No such file or directory"),
+            ("tcp:host=localhost", "has no unix socket: tcp:host=localhost"),
+        ] {
+            let error = show_at(address, &message(Phase::Test, None)).await.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     proptest! {

@@ -19,6 +19,7 @@ mod man;
 mod mcp;
 mod moment;
 mod nodes;
+pub(crate) mod notify;
 mod open;
 mod overview;
 mod remote;
@@ -94,6 +95,9 @@ enum Command {
     /// List and answer gates: questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
+    /// List and test the notifications of what waits for you
+    #[command(subcommand)]
+    Notify(notify::Notify),
     /// Require a passphrase to approve human gates
     #[command(subcommand)]
     Approver(approver::Approver),
@@ -221,6 +225,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Workflow(command) => command.run(&paths).await,
         Command::Runs(command) => command.run(&paths).await,
         Command::Gates(command) => command.run(&paths).await,
+        Command::Notify(command) => command.run(&paths).await,
         Command::Approver(command) => command.run(&paths).await,
         Command::Examples(command) => command.run(),
         Command::Init(command) => command.run(),

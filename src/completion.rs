@@ -12,8 +12,8 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::Shells;
 use steplatch_protocol::{
-    DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListRemoteWorkflows, ListTerminalSessions, ListWorkflowRuns,
-    ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
+    DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListNotifications, ListRemoteWorkflows, ListTerminalSessions,
+    ListWorkflowRuns, ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
 };
 
 use crate::daemon_client;
@@ -145,6 +145,14 @@ pub(crate) fn hosts() -> ArgValueCompleter {
     completer(|current| {
         let hosts = ask_daemon(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
         hosts.iter().filter_map(|host| candidate(current, &host.name, Some(&host.ssh))).collect()
+    })
+}
+
+/// Completes the names of rules of notifications.
+pub(crate) fn notification_rules() -> ArgValueCompleter {
+    completer(|current| {
+        let rules = ask_daemon(ListNotifications {}).map(|reply| reply.rules).unwrap_or_default();
+        rules.iter().filter_map(|rule| candidate(current, &rule.name, Some(&rule.way))).collect()
     })
 }
 

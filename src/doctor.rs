@@ -3,6 +3,7 @@
 //! The diagnosis changes nothing, except that the probe of a server may start a daemon. Each finding is a [`Check`].
 
 mod machine;
+mod notifications;
 mod probe;
 mod reach;
 
@@ -110,6 +111,7 @@ pub(crate) async fn examine(
     finish(check_server(&own_entry, daemon_paths).await)?;
     finish(check_clients(&user_paths, &own_entry, selected_clients).await)?;
     finish(reach::remotes(daemon_paths).await)?;
+    finish(notifications::check(daemon_paths, &user_paths).await)?;
     Ok(findings)
 }
 

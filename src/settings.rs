@@ -5,11 +5,12 @@
 //! invalid value is reported as a problem and never silently replaced by the default. The `steplatch.toml` of a project
 //! declares nodes and has no settings, because one daemon serves many projects.
 //!
-//! Remote services and remote hosts are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
+//! Remote services, remote hosts and rules of notifications are separate tables ([`remotes`], [`hosts`], [`notify`]). [`reload`] applies changes while a
 //! daemon runs, and [`watch`] detects them.
 
 pub(crate) mod hosts;
 pub(crate) mod hosts_file;
+pub(crate) mod notify;
 pub(crate) mod reload;
 pub(crate) mod remotes;
 mod watch;
@@ -26,6 +27,7 @@ use steplatch_workflow::Proof;
 use toml::Table;
 
 use self::hosts::HostSetting;
+use self::notify::NotifySetting;
 use self::remotes::Remote;
 
 /// A setting.
@@ -266,6 +268,8 @@ pub(crate) struct Settings {
     pub(crate) remotes: Vec<Remote>,
     /// Remote hosts, with unique names.
     pub(crate) hosts: Vec<HostSetting>,
+    /// Rules of notifications, with unique names.
+    pub(crate) notifications: Vec<NotifySetting>,
     /// Unknown keys of the file.
     pub(crate) unknown: Vec<Problem>,
 }
@@ -308,6 +312,7 @@ pub(crate) struct SettingRow {
 struct SeparateTables {
     services: remotes::RemoteSettings,
     hosts: hosts::HostSettings,
+    notifications: notify::NotifySettings,
 }
 
 /// An invalid part of the configuration.
@@ -356,8 +361,13 @@ impl Settings {
 
     fn read(file: Option<(PathBuf, String)>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, BadSettings> {
         let default = KEYS.iter().map(|key| (key.name, (key.kind.default(), Origin::Default)));
-        let mut settings =
-            Self { values: default.collect(), remotes: Vec::new(), hosts: Vec::new(), unknown: Vec::new() };
+        let mut settings = Self {
+            values: default.collect(),
+            remotes: Vec::new(),
+            hosts: Vec::new(),
+            notifications: Vec::new(),
+            unknown: Vec::new(),
+        };
         let mut problems = Vec::new();
         let mut tables = SeparateTables::default();
         if let Some((path, text)) = file {
@@ -377,7 +387,7 @@ impl Settings {
                 None => {}
             }
         }
-        let SeparateTables { mut services, mut hosts } = tables;
+        let SeparateTables { mut services, mut hosts, mut notifications } = tables;
         services.read_environment(&variable);
         settings.remotes = services.remotes;
         settings.unknown.append(&mut services.unknown_keys);
@@ -385,6 +395,9 @@ impl Settings {
         settings.hosts = hosts.hosts;
         settings.unknown.append(&mut hosts.unknown_keys);
         problems.append(&mut hosts.problems);
+        settings.notifications = notifications.rules;
+        settings.unknown.append(&mut notifications.unknown_keys);
+        problems.append(&mut notifications.problems);
         if problems.is_empty() {
             return Ok(settings);
         }
@@ -407,6 +420,9 @@ impl Settings {
         }
         if let Some(value) = table.remove(hosts::HOST) {
             tables.hosts.read_file(path, &value);
+        }
+        if let Some(value) = table.remove(notify::NOTIFY) {
+            tables.notifications.read_file(path, &value);
         }
         let values = flatten(&table);
         for (name, value) in &values {
@@ -497,6 +513,7 @@ impl Settings {
             },
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             hosts: self.hosts.iter().map(|host| host.config.clone()).collect(),
+            notifications: self.notifications.iter().map(|setting| setting.rule.clone()).collect(),
             remember_minutes: self.number("gates.remember_minutes"),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => find_proof(name).unwrap_or(Proof::Passphrase),

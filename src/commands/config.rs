@@ -11,6 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::failure::Failure;
 use crate::print::{self, QUIET};
 use crate::settings::hosts::HostSetting;
+use crate::settings::notify::NotifySetting;
 use crate::settings::remotes::Remote;
 use crate::settings::{Settings, file};
 
@@ -47,12 +48,18 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     }
     let services = settings.remotes.iter().flat_map(Remote::rows);
     let hosts = settings.hosts.iter().flat_map(HostSetting::rows);
-    rows.extend(services.chain(hosts).map(|row| (row.name, row.value, row.origin.to_string(), row.description)));
+    let notifications = settings.notifications.iter().flat_map(NotifySetting::rows);
+    rows.extend(
+        services
+            .chain(hosts)
+            .chain(notifications)
+            .map(|row| (row.name, row.value, row.origin.to_string(), row.description)),
+    );
     let missing_tokens_by_name = missing_tokens(&settings, true).await;
     if json {
         let documents = rows.into_iter().map(|(name, value, origin, about)| {
             let mut document = json!({"value": value, "origin": origin, "about": about});
-            if name.ends_with(".token") && !value.is_null() {
+            if [".token", ".secret"].iter().any(|key| name.ends_with(key)) && !value.is_null() {
                 let problem = missing_tokens_by_name.get(&name);
                 document["resolves"] = problem.is_none().into();
                 problem.inspect(|problem| document["problem"] = problem.as_str().into());
@@ -142,18 +149,21 @@ pub(crate) async fn problems() -> Vec<String> {
     }
 }
 
-/// Returns the names of the token settings that do not resolve, with the reasons. `include_disabled` includes those of
+/// Returns the names of the settings of tokens and secrets that do not resolve, with the reasons. `include_disabled` includes those of
 /// disabled services.
 async fn missing_tokens(settings: &Settings, include_disabled: bool) -> BTreeMap<String, String> {
+    let services = settings.remotes.iter().map(|remote| &remote.config);
+    let services = services.filter(|config| include_disabled || config.enabled);
+    let tokens = services.filter_map(|config| Some((format!("remote.{}.token", config.name), config.token.as_ref()?)));
+    let rules = settings.notifications.iter().map(|setting| &setting.rule);
+    let secrets = rules.filter_map(|rule| {
+        let (key, token) = rule.way.token()?;
+        Some((format!("notify.{}.{key}", rule.name), token))
+    });
     let mut missing = BTreeMap::new();
-    for config in
-        settings.remotes.iter().map(|remote| &remote.config).filter(|config| include_disabled || config.enabled)
-    {
-        if let Some(Err(error)) = match &config.token {
-            Some(token) => Some(token.resolve().await),
-            None => None,
-        } {
-            missing.insert(format!("remote.{}.token", config.name), error.to_string());
+    for (name, token) in tokens.chain(secrets) {
+        if let Err(error) = token.resolve().await {
+            missing.insert(name, error.to_string());
         }
     }
     missing

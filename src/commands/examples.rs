@@ -56,6 +56,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("steplatch run --again 3f2a --from publish", "a run that failed, from a state on"),
         ],
     ),
+    ("notify test", &[("steplatch notify test", "by every rule"), ("steplatch notify test desktop", "by one rule")]),
     ("workflow list", &[("steplatch workflow list release", "those whose name contains 'release'")]),
     ("workflow show", &[("steplatch workflow show release > release.json", "its definition")]),
     (

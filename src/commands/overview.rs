@@ -12,7 +12,7 @@ use crate::print::{self, padded, visible};
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Terminals", &["terminal", "watch"]),
     ("Workflows", &["run", "workflow", "runs", "examples", "init", "nodes", "graph"]),
-    ("People", &["gates", "ui", "open", "commander", "approver"]),
+    ("People", &["gates", "ui", "open", "commander", "notify", "approver"]),
     ("Machines", &["hosts", "cp", "remote"]),
     (
         "Set up",

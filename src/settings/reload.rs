@@ -104,6 +104,9 @@ impl Reload {
         for name in old_services.keys().filter(|name| !new_services.contains_key(*name)) {
             tracing::info!("remote '{name}' was removed");
         }
+        if settings.notifications != self.settings.notifications {
+            tracing::info!("the rules of notifications changed and are applied");
+        }
         self.sender.send_if_modified(|configuration| {
             let new_configuration = settings.configuration();
             let changed = *configuration != new_configuration;

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::keyboard::{Keyboard, RawMode};
+use crate::outer_terminal::{Notifications, OutputBoundary};
 use crate::{daemon_client, print};
 
 /// The key that detaches from a terminal, as the byte that the key sends.
@@ -118,6 +119,7 @@ struct Attachment<'a> {
     hold_key: Option<String>,
     client: Client,
     events: Events,
+    notifications: Notifications,
     title: String,
 }
 
@@ -140,7 +142,9 @@ impl<'a> Attachment<'a> {
         }
         let hold_note = if hold { "held by you, " } else { "" };
         let title = format!("{id} ({hold_note}{} detaches)", key.name());
-        let attachment = Self { paths, session: reply.session_id.clone(), hold_key, client, events, title };
+        let notifications = Notifications::subscribe(&client).await;
+        let session = reply.session_id.clone();
+        let attachment = Self { paths, session, hold_key, client, events, notifications, title };
         Ok((attachment, reply))
     }
 
@@ -164,6 +168,7 @@ impl<'a> Attachment<'a> {
         let client = daemon_client::client(self.paths).await?;
         let verb = AttachTerminal { session_id: self.session.clone(), hold_key: self.hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
+        self.notifications = Notifications::subscribe(&client).await;
         (self.client, self.events) = (client, events);
         Ok(reply)
     }
@@ -247,20 +252,28 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
     let mut hint = Hint::show(&mut out, &attachment.title, attachment.used_rows().await)?;
     let mut keys = Keyboard::open()?;
     let mut resized = signal(SignalKind::window_change())?;
+    let mut boundary = OutputBoundary::default();
     let end = loop {
         tokio::select! {
             event = attachment.events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
                 Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
                     let bytes = STANDARD.decode(bytes).unwrap_or_default();
                     hint.record_output(&bytes);
+                    boundary.record(&bytes);
                     out.write_all(&bytes)?;
                     out.flush()?;
                 }
-                Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
+                Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => {
+                    draw(&mut out, &snapshot)?;
+                    boundary = OutputBoundary::default();
+                }
                 Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break AttachEnd::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
                 // The daemon exited; the terminal still exists.
-                None => draw(&mut out, &attachment.attach_again().await?)?,
+                None => {
+                    draw(&mut out, &attachment.attach_again().await?)?;
+                    boundary = OutputBoundary::default();
+                }
             },
             input = keys.next() => {
                 let Some(input) = input else { break AttachEnd::Detached };
@@ -276,6 +289,10 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
                 if detach_position.is_some() {
                     break AttachEnd::Detached;
                 }
+            }
+            notification = attachment.notifications.next_or_never(), if boundary.is_reached() => {
+                out.write_all(notification.as_bytes())?;
+                out.flush()?;
             }
             _ = resized.recv() => attachment.fit_size().await?,
             () = tokio::time::sleep_until(hint.until), if hint.is_shown => hint.remove(&mut out)?,

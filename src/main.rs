@@ -17,6 +17,7 @@ mod failure;
 mod gate_prompt;
 mod http_listener;
 mod keyboard;
+mod outer_terminal;
 mod page_server;
 mod pager;
 mod passphrase;

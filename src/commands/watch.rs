@@ -16,6 +16,7 @@ use super::gates::gate_line;
 use super::runs::{find, wait as run_wait};
 use super::terminal::wait as terminal_wait;
 use crate::failure::Failure;
+use crate::outer_terminal::NotificationWriter;
 use crate::print::{self, QUIET, STRONG, padded, visible};
 use crate::run_changes::{RECONNECT_TIMEOUT, RunChange, RunChanges, RunUpdate, has_ended, subscribe_with_retries};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
@@ -92,6 +93,7 @@ impl Watch {
             tokio::spawn(watch_terminals(daemon.clone(), sender.clone()));
         }
         drop(sender);
+        let _notifications = NotificationWriter::start(daemon);
         let mut worst = WaitOutcome::Done;
         loop {
             let event = tokio::select! {

@@ -20,6 +20,7 @@ use super::view;
 use crate::attach::{self, AttachEnd, DetachKey};
 use crate::failure::Failure;
 use crate::keyboard::Keyboard;
+use crate::outer_terminal::NotificationWriter;
 use crate::{daemon_client, print};
 
 /// Maximum time between the bytes of a key's sequence. Later, an escape alone is a key.
@@ -60,6 +61,7 @@ pub(crate) async fn show(paths: &DaemonPaths, requested_item: Option<String>) ->
     let size = terminal.size()?;
     let mut event_loop = EventLoop {
         paths,
+        notifications: NotificationWriter::start(daemon.clone()),
         model: Model::new(size.width, size.height, now(), requested_item),
         feeds: Feeds::begin(daemon.clone(), sender.clone()),
         effects: EffectRunner { daemon, sender },
@@ -98,6 +100,8 @@ impl Drop for QuietLogs {
 /// State and connections of the loop.
 struct EventLoop<'a> {
     paths: &'a DaemonPaths,
+    /// `None` while the person is attached to a terminal, which shows notifications itself.
+    notifications: Option<NotificationWriter>,
     model: Model,
     feeds: Feeds,
     effects: EffectRunner,
@@ -236,7 +240,9 @@ impl EventLoop<'_> {
         let name = self.model.terminal(id).and_then(|session| session.name.clone()).unwrap_or_else(|| id.to_owned());
         self.keyboard = None;
         terminal.backend_mut().suspend();
+        self.notifications = None;
         let end = attach::visit(self.paths, id, DetachKey::default(), hold).await;
+        self.notifications = NotificationWriter::start(self.effects.daemon.clone());
         // End the line of the attached terminal.
         print::line("")?;
         terminal.backend_mut().resume()?;

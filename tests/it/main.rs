@@ -27,6 +27,7 @@ mod mcp_clients;
 mod mcp_http;
 mod mcp_tools;
 mod nodes;
+mod notifications;
 mod older_daemon;
 mod older_host;
 mod older_journal;

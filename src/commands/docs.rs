@@ -42,6 +42,7 @@ const PAGES: Bundle = Bundle {
         ("functions", include_str!("../../docs/functions.md")),
         ("capture", include_str!("../../docs/capture.md")),
         ("gates", include_str!("../../docs/gates.md")),
+        ("notifications", include_str!("../../docs/notifications.md")),
         ("page", include_str!("../../docs/page.md")),
         ("ui", include_str!("../../docs/ui.md")),
         ("commander", include_str!("../../docs/commander.md")),

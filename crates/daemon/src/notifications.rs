@@ -280,10 +280,15 @@ impl NotificationTask {
     fn finish(&mut self, (rule, delivery, result): Delivered) {
         let error = result.as_ref().err().cloned();
         let is_given_up = self.board.finish(&rule.name, &delivery, result, self.parts.clock.now());
+        let is_for_terminal = rule.way == Way::Terminal;
         let (rule, occasion) = (&rule.name, delivery.occasion.id());
         match error {
             None => tracing::debug!(rule, occasion, "a notification was delivered"),
-            Some(error) if is_given_up => tracing::warn!(rule, occasion, error, "a notification was not delivered"),
+            // Nobody needs to have a terminal open.
+            Some(error) if is_given_up && !is_for_terminal => {
+                tracing::warn!(rule, occasion, error, "a notification was not delivered");
+            }
+            Some(error) if is_given_up => tracing::info!(rule, occasion, error, "a notification was not shown"),
             Some(error) => tracing::info!(rule, occasion, error, "a notification is delivered later"),
         }
     }

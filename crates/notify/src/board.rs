@@ -221,7 +221,10 @@ impl Board {
                 known.kind == kind && known.key == key && since.is_none_or(|since| since == known.since)
             });
             match position {
-                Some(position) => open.push(known.swap_remove(position)),
+                Some(position) => {
+                    let occasion = Occasion { subject, ..known.swap_remove(position) };
+                    open.push(occasion);
+                }
                 None => {
                     self.is_changed = true;
                     open.push(Occasion { kind, key, since: since.unwrap_or(now), subject });

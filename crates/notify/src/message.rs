@@ -48,7 +48,9 @@ impl Message {
         mask: impl Fn(String) -> String,
     ) -> Self {
         let Delivery { phase, occasion, decided, receipt, .. } = delivery;
-        let name = |text: &Option<String>| text.clone().map(|text| clean_text(&mask(text), MAX_NAME_CHARS));
+        // Invisible characters may hide a secret, and a cut may leave a part of it: mask before and after cleaning.
+        let clean = |text: String, max_chars| clean_text(&mask(clean_text(&mask(text), usize::MAX)), max_chars);
+        let name = |text: &Option<String>| text.clone().map(|text| clean(text, MAX_NAME_CHARS));
         let Subject { workflow, run_id, gate_id, terminal_id, terminal, host, by, prompt } = &occasion.subject;
         let prompt = prompt.clone().filter(|_| rule.include_prompt);
         let subject = Subject {
@@ -59,7 +61,7 @@ impl Message {
             terminal: name(terminal),
             host: name(host),
             by: name(by),
-            prompt: prompt.map(|prompt| clean_text(&mask(prompt), MAX_PROMPT_CHARS)),
+            prompt: prompt.map(|prompt| clean(prompt, MAX_PROMPT_CHARS)),
         };
         let occasion = Occasion { subject, ..occasion.clone() };
         let id = occasion.id();
@@ -262,7 +264,7 @@ mod tests {
     fn texts_have_no_control_characters_and_no_secrets() {
         let subject = Subject {
             workflow: text("rel\u{1b}]0;x\u{7}ease hunter2\u{202e}"),
-            prompt: text("Use\nhunter2\u{9b}31m?"),
+            prompt: text("Use\nhun\u{200b}ter2\u{9b}31m?"),
             ..Subject::default()
         };
         let event =

@@ -216,7 +216,7 @@ impl Dispatcher {
         }
         runs.recover().await;
         let notifications = Notifications::start(NotificationParts {
-            place: place.clone(),
+            paths: paths.clone(),
             configuration: notification_rules,
             clock,
             secrets: secrets.clone(),

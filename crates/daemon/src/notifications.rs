@@ -36,7 +36,7 @@ const CHANNEL_CAPACITY: usize = 64;
 
 /// Parts of the daemon that notifications use.
 pub(crate) struct NotificationParts {
-    pub(crate) place: DaemonPaths,
+    pub(crate) paths: DaemonPaths,
     pub(crate) configuration: watch::Receiver<Configuration>,
     pub(crate) clock: Clock,
     pub(crate) secrets: Arc<Redactor>,
@@ -67,12 +67,12 @@ impl Notifications {
         let sender = Sender {
             courier: Courier::default(),
             terminals: terminals.clone(),
-            runtime: parts.place.runtime().to_owned(),
+            runtime: parts.paths.runtime().to_owned(),
             secrets: parts.secrets.clone(),
             clock: parts.clock.clone(),
             zone: TimeZone::system(),
         };
-        let file = parts.place.state().join("notifications.json");
+        let file = parts.paths.state().join("notifications.json");
         let stored = match std::fs::read_to_string(&file) {
             Ok(text) => {
                 let state = BoardState::read(&text);

@@ -173,10 +173,10 @@ impl Courier {
                 .chain(message.fields())
                 .map(|(name, value)| (format!("{VARIABLE_PREFIX}{}", name.to_ascii_uppercase()).into(), value.into())),
         );
-        let folder = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
+        let directory = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
         let spec = PipedSpec {
             arguments: arguments.iter().map(OsString::from).collect(),
-            folder: folder.unwrap_or_else(|| PathBuf::from("/")),
+            directory: directory.unwrap_or_else(|| PathBuf::from("/")),
             environment,
             stdin: Stdin::Nothing,
             family: None,

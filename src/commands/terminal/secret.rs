@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use steplatch_protocol::{DaemonPaths, EnterSecret};
 
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::passphrase::Source;
 use crate::print::{self, QUIET};
 use crate::{completion, daemon_client};
@@ -21,6 +21,9 @@ pub(crate) struct Secret {
     /// Refuse the request, with a reason for the agent
     #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "")]
     refuse: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Secret {
@@ -35,6 +38,10 @@ impl Secret {
         let verb = EnterSecret { session_id: self.id, secret, reason: self.refuse };
         let is_refusal = verb.secret.is_none();
         let reply = daemon_client::ask(paths, verb).await?;
+        if self.json {
+            print::json(&reply)?;
+            return Ok(if reply.success { ExitCode::SUCCESS } else { FAILED.into() });
+        }
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
         }

@@ -132,8 +132,8 @@ async fn receiver_that_was_down_for_a_minute_gets_each_event_once_by_its_id() {
 async fn command_gets_the_message_in_its_environment_and_a_hung_rule_delays_no_other() {
     let receiver = WebhookReceiver::start();
     let daemon = TestDaemon::new().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("message");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("message");
     let script = "env | grep ^STEPLATCH_NOTIFY_ >\"$0.new\"; cat >>\"$0.new\"; mv \"$0.new\" \"$0\"";
     let command = json!(["sh", "-c", script, file]).to_string();
     let text = format!(

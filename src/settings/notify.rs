@@ -50,7 +50,7 @@ pub(super) struct NotifySettings {
 impl NotifySettings {
     /// Reads the value of [`NOTIFY`] in the file.
     pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
-        let to_problem = |problem: String| Problem { place: path.display().to_string(), problem };
+        let to_problem = |problem: String| Problem { location: path.display().to_string(), problem };
         let Some(tables) = super::tables(value) else {
             return self.problems.push(to_problem(super::not_tables_problem("a rule of notifications", NOTIFY)));
         };

@@ -282,7 +282,7 @@ async fn no_message_of_many_runs_has_a_secret() {
     }
     eventually("all gates were announced", async || (receiver.requests().len() >= 50).then_some(())).await;
     let all = format!("{:?}", receiver.requests());
-    let state = std::fs::read_to_string(daemon.place().state().join("notifications.json")).unwrap();
+    let state = std::fs::read_to_string(daemon.paths().state().join("notifications.json")).unwrap();
     assert!(all.contains("Use ••••••?"), "the prompts are included");
     for number in 0..50 {
         assert!(!all.contains(&secret(number)) && !state.contains(&secret(number)), "{number}");

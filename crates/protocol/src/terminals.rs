@@ -751,7 +751,8 @@ pub struct SessionInfo {
     /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
-    /// Program that reads such a line; `(root)` behind its name if another user's program, such as sudo, reads it
+    /// Program that reads such a line or passes input on; `(root)` follows its name if it runs as another user, as sudo
+    /// does
     pub password_program: Option<String>,
     /// Request of an agent that a person types such a line
     pub secret_request: Option<SecretRequestInfo>,

@@ -13,9 +13,9 @@ use steplatch_access::Caller;
 use steplatch_clock::system_iso8601;
 use steplatch_host::{HostedTerminal, SeenActivity};
 use steplatch_protocol::{
-    EnterSecret, EnterSecretReply, RequestSecret, RequestSecretReply, SecretOutcome, SecretRequestInfo, SendInput,
+    EnterSecret, EnterSecretReply, RequestSecret, RequestSecretReply, SecretOutcome, SecretRequestInfo,
 };
-use steplatch_terminal::{Description, LoggedAction};
+use steplatch_terminal::{Description, Input, LoggedAction, LoggedInput};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -142,24 +142,21 @@ impl Sessions {
         })
     }
 
-    /// Waits until the program no longer reads a hidden line, unless a person decides in the meantime.
+    /// Waits until the program no longer reads a hidden line, and returns who has typed it.
     async fn await_end_of_prompt(&self, terminal: &HostedTerminal, last_input: u64) -> Result<Decision, SessionError> {
         let mut seen = SeenActivity::default();
         loop {
             self.hosts.watch_activity(&mut seen).await;
-            if check_hidden_prompt(&terminal.describe().await?).is_err() {
-                if self.secret_requests.get(terminal.id().as_str()).is_none() {
-                    // A person has just decided, and the decision arrives.
-                    std::future::pending::<()>().await;
-                }
-                let typed = terminal.inputs(last_input + 1).await?.into_iter().rev();
-                let typed = typed.filter(|input| matches!(input.action, LoggedAction::Hidden { entered: true })).next();
-                return Ok(match typed {
-                    Some(input) => {
-                        Decision { outcome: SecretOutcome::Entered, by: input.client.unwrap_or_default(), reason: None }
-                    }
-                    None => Decision { outcome: SecretOutcome::Gone, by: String::new(), reason: None },
-                });
+            // The same program may ask again at once, so the end of the prompt may be too short to be seen.
+            let is_over = check_hidden_prompt(&terminal.describe().await?).is_err();
+            let inputs = terminal.inputs(last_input + 1).await?;
+            let entered = |input: &LoggedInput| matches!(input.action, LoggedAction::Hidden { entered: true });
+            if let Some(input) = inputs.into_iter().find(entered) {
+                let by = input.client.unwrap_or_default();
+                return Ok(Decision { outcome: SecretOutcome::Entered, by, reason: None });
+            }
+            if is_over {
+                return Ok(Decision { outcome: SecretOutcome::Gone, by: String::new(), reason: None });
             }
             sleep(CHECK_INTERVAL).await;
         }
@@ -191,20 +188,22 @@ impl Sessions {
         if secret.0.contains(['\n', '\r']) {
             return Err("the secret has several lines, and a program reads one".to_owned().into());
         }
-        check_hidden_prompt(&terminal.describe().await?)?;
-        let decision = self.secret_requests.take(&id);
-        let input = SendInput {
-            session_id: id,
-            input_text: secret.0,
-            keys: Some(vec!["enter".to_owned()]),
+        let described = terminal.describe().await?;
+        check_hidden_prompt(&described)?;
+        self.remember_typed_secret(&terminal, &secret.0).await?;
+        let input = Input {
+            text: secret.0,
+            keys: vec!["enter".to_owned()],
+            by: caller.label(),
             secret: true,
-            ..SendInput::default()
+            // Nobody knows the echo of the computer behind a relay.
+            only_hidden: described.password,
+            without_view: true,
+            ..Input::default()
         };
-        let sent = self.send(caller, input, None).await;
-        if !sent.success {
-            return Err(sent.error.unwrap_or(sent.message).into());
-        }
-        if let Some(decision) = decision {
+        terminal.send(input).await?;
+        if let Some(decision) = self.secret_requests.take(&id) {
+            // Ignore the error: the caller of the request has just given up, or has seen the end of the prompt.
             let _ = decision.send(Decision { outcome: SecretOutcome::Entered, by, reason: None });
         }
         Ok(())

@@ -469,6 +469,19 @@ impl Sessions {
         self.hosts.remember(&secrets).await;
     }
 
+    /// Hides a secret that is about to be typed into a terminal, also in the next daemon of these terminals. A remote host
+    /// receives only the secrets that are typed there.
+    pub(crate) async fn remember_typed_secret(
+        &self,
+        terminal: &HostedTerminal,
+        text: &str,
+    ) -> Result<(), SessionError> {
+        self.secrets.add_typed(text).map_err(|error| error.to_string())?;
+        let secret = SecretText { terminal: None, text: text.to_owned() };
+        tokio::join!(terminal.remember_elsewhere(&secret), self.hosts.remember(std::slice::from_ref(&secret)));
+        Ok(())
+    }
+
     async fn try_send(
         &self,
         caller: &Caller,
@@ -485,11 +498,7 @@ impl Sessions {
             refuse_at_shell_prompt(&terminal, &verb.input_text).await?;
         }
         if verb.secret {
-            self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
-            // The next daemon of these terminals must hide the secret, too. A remote host receives only the secrets
-            // that are typed there.
-            let secret = SecretText { terminal: None, text: verb.input_text.clone() };
-            tokio::join!(terminal.remember_elsewhere(&secret), self.hosts.remember(std::slice::from_ref(&secret)));
+            self.remember_typed_secret(&terminal, &verb.input_text).await?;
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,

@@ -796,6 +796,9 @@ impl Task {
         }
         let offset = self.intake.transcript.history().end();
         let hides_input = self.pty.line_discipline().is_some_and(Discipline::hides_input);
+        if input.only_hidden && !hides_input {
+            return drop(reply.send(Err(InputError::Shown)));
+        }
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
         // Skip keys of an attached person, because they are frequent, and no client reads from their offset.
         if input.raw.is_empty() {
@@ -1396,6 +1399,7 @@ impl Task {
 
     fn describe(&self) -> Description {
         let states = self.states();
+        let may_relay = states.awaiting_input.is_none() && self.busy() == Some(true);
         Description {
             cwd: states.cwd,
             awaiting_input: states.awaiting_input,
@@ -1406,7 +1410,7 @@ impl Task {
             exit: self.exit(),
             viewers: self.viewers.receiver_count(),
             holder: self.write_lock.holder().cloned(),
-            password_program: states.password.then(|| self.reader_with_owner()).flatten(),
+            password_program: (states.password || may_relay).then(|| self.reader_with_owner()).flatten(),
             bell_count: self.intake.transcript.bell_count(),
             ..self.description.clone()
         }

@@ -101,7 +101,14 @@ async fn person_types_a_password_that_the_agent_never_learns() {
     let home = Home::new(STEPLATCH);
     let asking = Asking::open(&home);
     let call = asking.request(&home, "to deploy");
-    type_at_desk(&home, "terminal secret vault", "password for vault:", SECRET, "entered\n.*exit-code-0").await;
+    type_at_desk(
+        &home,
+        "terminal secret vault",
+        "waits for it: to deploy\npassword:",
+        SECRET,
+        "entered\n.*exit-code-0",
+    )
+    .await;
     let reply = result(call);
     assert_eq!((&reply["success"], &reply["outcome"]), (&json!(true), &json!("entered")), "{reply:#}");
     let wait = json!({"session_id": asking.session, "pattern": "got \\d+ characters", "since": 0});
@@ -155,10 +162,17 @@ async fn refused_and_unanswered_requests_have_their_outcomes() {
     assert_eq!(asking.agent.call_tool("send_input", interrupt)["success"], true);
     let reply = result(call);
     assert_eq!(reply["outcome"], "gone", "{reply:#}");
+    // A line that was typed without a person's decision is reported as such.
+    asking.ask();
+    let call = asking.request(&home, "third");
+    let typed = json!({"session_id": asking.session, "input_text": "guess\n", "secret": true});
+    assert_eq!(asking.agent.call_tool("send_input", typed)["success"], true);
+    let reply = result(call);
+    assert_eq!(reply["outcome"], "typed", "{reply:#}");
     // At a prompt, the line would be shown and run.
     let reply = asking.request_now(60.0);
     assert!(reply["error"].as_str().unwrap().contains("no program in this terminal reads a hidden line"), "{reply:#}");
-    type_at_desk(&home, "terminal secret vault", "password for vault:", SECRET, "no program .*\n.*exit-code-1").await;
+    type_at_desk(&home, "terminal secret vault", "", "", "no program .*\n.*exit-code-1").await;
     assert!(!asking.output().contains("hunter2"));
 }
 

@@ -751,8 +751,8 @@ pub struct SessionInfo {
     /// True if the program reads a line without showing it, such as a password
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
-    /// Program that reads such a line or passes input on; `(root)` follows its name if it runs as another user, as sudo
-    /// does
+    /// Program that reads such a line, or relay behind which one asks for a password; `(root)` follows its name if it runs
+    /// as another user, as sudo does
     pub password_program: Option<String>,
     /// Request of an agent that a person types such a line
     pub secret_request: Option<SecretRequestInfo>,
@@ -811,7 +811,7 @@ fn default_secret_timeout() -> f64 {
     300.0
 }
 
-/// Ask a person to type the password or other hidden line that the program of a terminal reads. You never learn it.
+/// Ask a person to type the password or other hidden line that the program of a terminal reads. You do not learn it.
 ///
 /// The terminal must have `password: true`. Waits for the person, then returns the outcome; read the terminal with
 /// await_output afterwards. Use it instead of asking the user for a password in the conversation.
@@ -834,6 +834,8 @@ pub struct RequestSecret {
 pub enum SecretOutcome {
     /// A person has typed it
     Entered,
+    /// A client has typed a hidden line into the terminal itself: `by` names it
+    Typed,
     /// A person refuses
     Refused,
     /// Nobody has answered in time
@@ -852,7 +854,7 @@ pub struct RequestSecretReply {
     pub session_id: String,
     /// The outcome
     pub outcome: Option<SecretOutcome>,
-    /// The person who decided
+    /// The person who decided, or the client that typed
     pub by: Option<String>,
     /// Reason of the person who refuses
     pub reason: Option<String>,
@@ -868,6 +870,9 @@ pub struct EnterSecret {
     /// The line; without one, the request of an agent is refused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Passphrase>,
+    /// Program that the person was shown (`password_program`). Nothing is typed if another one reads
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Reason of a refusal, for the agent
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -882,6 +887,8 @@ pub struct EnterSecretReply {
     /// The terminal
     #[serde(default)]
     pub session_id: String,
+    /// Warning about a line that is hidden incompletely
+    pub warning: Option<String>,
     /// Error message, with a suggested next step
     pub error: Option<String>,
 }

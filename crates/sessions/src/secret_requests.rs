@@ -17,23 +17,33 @@ use steplatch_protocol::{
 };
 use steplatch_terminal::{Description, Input, LoggedAction, LoggedInput};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::error::SessionError;
-use crate::sessions::Sessions;
+use crate::sessions::{Sessions, secret_warning};
 
 /// Maximum length of a reason of an agent or a person, in characters.
 const MAX_REASON_CHARS: usize = 500;
+
+/// Maximum time between two checks of the terminal.
+const SILENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Minimum time between two checks of the terminal.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The open requests, by the id of their terminal.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SecretRequests(Arc<Mutex<BTreeMap<String, OpenRequest>>>);
+pub(crate) struct SecretRequests(Arc<Mutex<OpenRequests>>);
+
+#[derive(Debug, Default)]
+struct OpenRequests {
+    next_number: u64,
+    by_terminal: BTreeMap<String, OpenRequest>,
+}
 
 #[derive(Debug)]
 struct OpenRequest {
+    number: u64,
     info: SecretRequestInfo,
     /// Receives the decision of a person.
     decision: oneshot::Sender<Decision>,
@@ -52,18 +62,22 @@ struct Decision {
 struct RequestGuard {
     requests: SecretRequests,
     terminal: String,
+    number: u64,
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.requests.0.lock().remove(&self.terminal);
+        let requests = &mut self.requests.0.lock().by_terminal;
+        if requests.get(&self.terminal).is_some_and(|request| request.number == self.number) {
+            requests.remove(&self.terminal);
+        }
     }
 }
 
 impl SecretRequests {
     /// Returns the open request of a terminal.
     pub(crate) fn get(&self, terminal: &str) -> Option<SecretRequestInfo> {
-        self.0.lock().get(terminal).map(|request| request.info.clone())
+        self.0.lock().by_terminal.get(terminal).map(|request| request.info.clone())
     }
 
     /// Opens a request. `None` if the terminal has one already.
@@ -74,17 +88,19 @@ impl SecretRequests {
     ) -> Option<(RequestGuard, oneshot::Receiver<Decision>)> {
         let mut requests = self.0.lock();
         let id = terminal.id().to_string();
-        if requests.contains_key(&id) {
+        if requests.by_terminal.contains_key(&id) {
             return None;
         }
         let (decision, receiver) = oneshot::channel();
-        requests.insert(id.clone(), OpenRequest { info, decision });
-        Some((RequestGuard { requests: self.clone(), terminal: id }, receiver))
+        let number = requests.next_number;
+        requests.next_number += 1;
+        requests.by_terminal.insert(id.clone(), OpenRequest { number, info, decision });
+        Some((RequestGuard { requests: self.clone(), terminal: id, number }, receiver))
     }
 
     /// Removes the request of a terminal, which its caller continues to wait for.
     fn take(&self, terminal: &str) -> Option<oneshot::Sender<Decision>> {
-        self.0.lock().remove(terminal).map(|request| request.decision)
+        self.0.lock().by_terminal.remove(terminal).map(|request| request.decision)
     }
 }
 
@@ -125,6 +141,7 @@ impl Sessions {
         let reply = RequestSecretReply { session_id: terminal.id().to_string(), ..RequestSecretReply::default() };
         let outcome = async {
             tokio::select! {
+                biased;
                 Ok(decision) = decision => Ok(decision),
                 ended = self.await_end_of_prompt(&terminal, last_input) => ended,
             }
@@ -134,7 +151,7 @@ impl Sessions {
             Err(_) => Decision { outcome: SecretOutcome::Timeout, by: String::new(), reason: None },
         };
         Ok(RequestSecretReply {
-            success: decision.outcome == SecretOutcome::Entered,
+            success: matches!(decision.outcome, SecretOutcome::Entered | SecretOutcome::Typed),
             outcome: Some(decision.outcome),
             by: Some(decision.by).filter(|by| !by.is_empty()),
             reason: decision.reason.map(|reason| secrets.masked(reason)),
@@ -146,14 +163,15 @@ impl Sessions {
     async fn await_end_of_prompt(&self, terminal: &HostedTerminal, last_input: u64) -> Result<Decision, SessionError> {
         let mut seen = SeenActivity::default();
         loop {
-            self.hosts.watch_activity(&mut seen).await;
+            // No event reports that a program begins to echo without output.
+            let _ = timeout(SILENT_CHECK_INTERVAL, self.hosts.watch_activity(&mut seen)).await;
             // The same program may ask again at once, so the end of the prompt may be too short to be seen.
             let is_over = check_hidden_prompt(&terminal.describe().await?).is_err();
             let inputs = terminal.inputs(last_input + 1).await?;
             let entered = |input: &LoggedInput| matches!(input.action, LoggedAction::Hidden { entered: true });
             if let Some(input) = inputs.into_iter().find(entered) {
                 let by = input.client.unwrap_or_default();
-                return Ok(Decision { outcome: SecretOutcome::Entered, by, reason: None });
+                return Ok(Decision { outcome: SecretOutcome::Typed, by, reason: None });
             }
             if is_over {
                 return Ok(Decision { outcome: SecretOutcome::Gone, by: String::new(), reason: None });
@@ -166,11 +184,17 @@ impl Sessions {
     #[boxed]
     pub async fn enter_secret(&self, caller: &Caller, verb: EnterSecret) -> EnterSecretReply {
         let session_id = verb.session_id.clone();
-        let error = self.failure(&session_id, self.try_enter_secret(caller, verb).await).await;
-        EnterSecretReply { success: error.is_none(), session_id, error }
+        match self.try_enter_secret(caller, verb).await {
+            Ok(warning) => EnterSecretReply { success: true, session_id, warning, error: None },
+            Err(error) => {
+                let error = Some(self.describe_error(&session_id, error).await);
+                EnterSecretReply { session_id, error, ..EnterSecretReply::default() }
+            }
+        }
     }
 
-    async fn try_enter_secret(&self, caller: &Caller, verb: EnterSecret) -> Result<(), SessionError> {
+    /// Returns a warning about a line that is hidden incompletely.
+    async fn try_enter_secret(&self, caller: &Caller, verb: EnterSecret) -> Result<Option<String>, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
         let id = terminal.id().to_string();
         let by = caller.display_name().await;
@@ -183,10 +207,10 @@ impl Sessions {
             let refused = Decision { outcome: SecretOutcome::Refused, by, reason: shortened(verb.reason) };
             // Ignore the error: the caller of the request has just given up.
             let _ = decision.send(refused);
-            return Ok(());
+            return Ok(None);
         };
-        if secret.0.contains(['\n', '\r']) {
-            return Err("the secret has several lines, and a program reads one".to_owned().into());
+        if secret.0.is_empty() || secret.0.chars().any(char::is_control) {
+            return Err("a hidden line has at least one character and no control characters".to_owned().into());
         }
         let described = terminal.describe().await?;
         check_hidden_prompt(&described)?;
@@ -196,24 +220,23 @@ impl Sessions {
             keys: vec!["enter".to_owned()],
             by: caller.label(),
             secret: true,
-            // Nobody knows the echo of the computer behind a relay.
-            only_hidden: described.password,
+            for_program: verb.program.or(described.password_program),
             without_view: true,
             ..Input::default()
         };
+        let warning = secret_warning(&input.text);
         terminal.send(input).await?;
         if let Some(decision) = self.secret_requests.take(&id) {
             // Ignore the error: the caller of the request has just given up, or has seen the end of the prompt.
             let _ = decision.send(Decision { outcome: SecretOutcome::Entered, by, reason: None });
         }
-        Ok(())
+        Ok(warning)
     }
 }
 
-/// Fails unless the program reads a line without echo, or cannot be inspected because it relays to another computer.
+/// Fails unless the program reads a line without echo, or a program on another computer seems to.
 fn check_hidden_prompt(described: &Description) -> Result<(), SessionError> {
-    let is_unknown = described.awaiting_input.is_none() && described.busy != Some(false);
-    if described.exit.is_none() && (described.password || is_unknown) {
+    if described.exit.is_none() && (described.password || described.password_program.is_some()) {
         return Ok(());
     }
     Err("no program in this terminal reads a hidden line now (password: true): wait for its prompt first"

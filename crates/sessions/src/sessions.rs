@@ -1050,7 +1050,7 @@ fn encode_paste(text: &str, is_bracketed: bool) -> String {
 }
 
 /// Returns a warning about a secret that is a common word, or too short to be hidden.
-fn secret_warning(secret: &str) -> Option<String> {
+pub(crate) fn secret_warning(secret: &str) -> Option<String> {
     let warning = if hideable_lines(secret).any(is_short_word) {
         "the secret is a short word: it is hidden only as a whole word, not within other words"
     } else if hideable_lines(secret).next().is_none() && !secret.trim().is_empty() {

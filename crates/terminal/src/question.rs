@@ -28,7 +28,7 @@ pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
 }
 
 /// Returns whether the text requests a password. Many programs print no blank after such a text.
-fn requests_password(text: &str) -> bool {
+pub(crate) fn requests_password(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("password") || text.contains("passphrase") || text.contains("passcode")
 }

@@ -170,9 +170,9 @@ pub enum InputError {
         /// The text at the prompt.
         text: String,
     },
-    /// The program would show the input, which must be hidden.
-    #[error("nothing was typed: the program no longer reads a hidden line, and would show it")]
-    Shown,
+    /// The program for which the input is does not read a hidden line.
+    #[error("nothing was typed: the program that asked no longer reads a hidden line; look at the terminal")]
+    OtherReader,
     /// The terminal has changed since a person approved the input.
     #[error("{}", changed(.0))]
     Changed(String),
@@ -220,10 +220,10 @@ pub struct Input {
     /// True for a secret. The log of inputs omits it, even if the program shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// True to type nothing unless the program reads a line without echo at that moment. A host of an older version types
-    /// it anyway.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub only_hidden: bool,
+    /// The [`Description::password_program`] for which the input is. Nothing is typed if it is another one at that moment,
+    /// but a host of an older version types it anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_program: Option<String>,
     /// True to omit the [`View`] from the reply to an input without `settle`, for senders that follow the screen or
     /// wait for output. A view requires reads of `/proc`, which delay the echo of a key. A host of an older version
     /// returns a view anyway.
@@ -486,8 +486,8 @@ pub struct Description {
     pub awaiting_input: Option<bool>,
     /// Same as [`View::password`].
     pub password: bool,
-    /// Name of the program that reads a line without echo or passes input on, with its user in parentheses if that is
-    /// another one.
+    /// Name of the program that reads a line without echo, or of the relay behind which one asks for a password, with its
+    /// user in parentheses if that is another one.
     #[serde(default)]
     pub password_program: Option<String>,
     /// Number of bells that programs have rung. An older host reports 0.

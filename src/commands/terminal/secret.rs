@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_protocol::{DaemonPaths, EnterSecret};
+use steplatch_protocol::{DaemonPaths, EnterSecret, ListTerminalSessions, SessionInfo};
 
 use crate::failure::{FAILED, Failure};
 use crate::passphrase::Source;
@@ -28,14 +28,15 @@ pub(crate) struct Secret {
 
 impl Secret {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let secret = match self.refuse {
-            Some(_) => None,
+        let (secret, program) = match self.refuse {
+            Some(_) => (None, None),
             None => {
                 let mut source = Source::select(false)?;
-                Some(source.next(&format!("password for {}: ", print::visible(&self.id))).await?)
+                let program = self.show_request(paths).await?;
+                (Some(source.next("password: ").await?), Some(program))
             }
         };
-        let verb = EnterSecret { session_id: self.id, secret, reason: self.refuse };
+        let verb = EnterSecret { session_id: self.id, secret, program, reason: self.refuse };
         let is_refusal = verb.secret.is_none();
         let reply = daemon_client::ask(paths, verb).await?;
         if self.json {
@@ -45,8 +46,30 @@ impl Secret {
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
         }
+        if let Some(warning) = reply.warning {
+            print::remark(&warning);
+        }
         let outcome = if is_refusal { "refused" } else { "entered" };
         print::remark(&format!("{QUIET}{outcome}{QUIET:#}"));
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Shows a person which program reads the password and who asked for it. Returns the program.
+    async fn show_request(&self, paths: &DaemonPaths) -> Result<String, Failure> {
+        let listed = daemon_client::ask(paths, ListTerminalSessions {}).await?.sessions;
+        let is_named = |info: &SessionInfo| info.session_id == self.id || info.name.as_ref() == Some(&self.id);
+        let info = listed.into_iter().find(is_named).ok_or_else(|| {
+            Failure::work(format!("there is no terminal '{}'; 'steplatch terminal list' has them", self.id))
+        })?;
+        let Some(program) = info.password_program else {
+            return Err(Failure::work("no program in this terminal reads a hidden line now"));
+        };
+        print::remark(&format!("{} reads it in {}", print::visible(&program), print::visible(&self.id)));
+        if let Some(request) = info.secret_request {
+            let who = request.requested_by.unwrap_or_else(|| "an agent".to_owned());
+            let reason = request.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            print::remark(&print::visible(&format!("{who} waits for it{reason}")));
+        }
+        Ok(program)
     }
 }

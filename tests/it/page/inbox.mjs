@@ -117,8 +117,11 @@ await play(async (browser) => {
   // A click leads to it. What no longer waits leaves the list.
   await page.evaluate(() => window.shown[1].shown.dispatchEvent(new Event("click")));
   await page.waitForURL(/#\/terminals\//);
-  await tell({ agent: "types", text: "secret\n" });
   await page.getByRole("link", { name: /^Inbox/ }).click();
+  // It is typed there, into the program that is named.
+  await page.getByText("bash asks for a password").waitFor();
+  await page.getByLabel("Password for the terminal").fill("secret");
+  await page.getByRole("button", { name: "Enter", exact: true }).click();
   await page.locator(".lines a", { hasText: "asks for a password" }).waitFor({ state: "detached" });
   await page.locator(".lines a", { hasText: "nightly" }).click();
   await page.getByRole("heading", { name: "nightly", level: 1 }).waitFor();

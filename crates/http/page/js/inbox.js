@@ -78,6 +78,7 @@ export function show(into) {
       tone: "wait",
       state: `${terminal.password_program ? visible(terminal.password_program) : "a program"} asks for a password`,
       more: [lineOf(terminal), terminalPlace(terminal)].filter(Boolean).join(" · "),
+      program: terminal.password_program,
       request: terminal.secret_request,
     })));
     failed.update(failedRuns(lists, now, MAX_FAILED).map((run) => ({
@@ -113,27 +114,33 @@ function secretForm(id) {
   const why = h("p", { class: "hint" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const form = h("form", { class: "line secret", novalidate: true }, secret, h("button", { class: "primary" }, "Enter"), refuse);
+  /** The program that the person sees. @type {string | undefined} */
+  let program;
   /** @param {Record<string, any>} body */
   const send = async (body) => {
-    problem.hidden = true;
+    if (form.inert) return;
+    problem.hidden = form.inert = true;
     try {
       await ask("POST", `/terminals/${encodeURIComponent(id)}/secret`, body);
     } catch (error) {
       setText(problem, visible(error instanceof Error ? error.message : String(error)));
       problem.hidden = false;
+    } finally {
+      form.inert = false;
     }
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const typed = secret.value;
     secret.value = "";
-    send({ secret: typed });
+    if (typed) send({ secret: typed, program });
   });
   refuse.addEventListener("click", () => send({}));
   return {
     element: h("div", {}, why, form, problem),
-    /** @param {{ request?: { reason?: string, requested_by?: string } | null }} thing */
-    update({ request }) {
+    /** @param {{ program?: string, request?: { reason?: string, requested_by?: string } | null }} thing */
+    update({ program: reader, request }) {
+      program = reader;
       refuse.hidden = why.hidden = !request;
       setText(why, request ? `${visible(request.requested_by ?? "An agent")} waits for it${request.reason ? `: ${visible(request.reason)}` : ""}. It goes to the program only, and the agent learns that it was entered.` : "");
     },
@@ -159,7 +166,7 @@ function section(id, name, beside, detail) {
   const known = new Map();
   return {
     element,
-    /** @param {{ id: string, address: string, name: string, tone: string, state: string, when?: string, more: string, request?: any }[]} things */
+    /** @param {{ id: string, address: string, name: string, tone: string, state: string, when?: string, more: string, program?: string, request?: any }[]} things */
     update(things) {
       element.hidden = things.length === 0;
       const currentIds = new Set(things.map((thing) => thing.id));

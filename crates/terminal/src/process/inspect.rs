@@ -13,9 +13,13 @@ pub(crate) fn process_name(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Returns the effective user of a process.
-pub(crate) fn process_owner(pid: i32) -> Option<u32> {
-    Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+/// Returns the effective users of the programs of a group, each once. A process that has just exited has none.
+pub(crate) fn group_owners(session: i32, group: i32) -> Vec<u32> {
+    let owner = |pid: i32| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid());
+    let mut owners: Vec<u32> = group_members(session, group).into_iter().filter_map(owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners
 }
 
 /// Returns the name of the file that a process executes.

@@ -796,8 +796,10 @@ impl Task {
         }
         let offset = self.intake.transcript.history().end();
         let hides_input = self.pty.line_discipline().is_some_and(Discipline::hides_input);
-        if input.only_hidden && !hides_input {
-            return drop(reply.send(Err(InputError::Shown)));
+        if let Some(program) = &input.for_program
+            && (self.shell.is_idle() || self.hidden_reader(hides_input).as_ref() != Some(program))
+        {
+            return drop(reply.send(Err(InputError::OtherReader)));
         }
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
         // Skip keys of an attached person, because they are frequent, and no client reads from their offset.
@@ -1399,7 +1401,6 @@ impl Task {
 
     fn describe(&self) -> Description {
         let states = self.states();
-        let may_relay = states.awaiting_input.is_none() && self.busy() == Some(true);
         Description {
             cwd: states.cwd,
             awaiting_input: states.awaiting_input,
@@ -1410,7 +1411,7 @@ impl Task {
             exit: self.exit(),
             viewers: self.viewers.receiver_count(),
             holder: self.write_lock.holder().cloned(),
-            password_program: (states.password || may_relay).then(|| self.reader_with_owner()).flatten(),
+            password_program: self.hidden_reader(states.password),
             bell_count: self.intake.transcript.bell_count(),
             ..self.description.clone()
         }

@@ -8,10 +8,10 @@ use unicode_width::UnicodeWidthChar as _;
 use super::Task;
 use crate::command;
 use crate::process::{
-    Discipline, InputState, executable_name, group_name, group_reader, input_state, is_multiplexer, is_relay,
-    process_owner, working_directory,
+    Discipline, InputState, executable_name, group_name, group_owners, group_reader, input_state, is_multiplexer,
+    is_relay, working_directory,
 };
-use crate::question::looks_like_question;
+use crate::question::{looks_like_question, requests_password};
 use crate::terminal::input_watch::{InputCheck, ScreenState};
 
 /// Maximum time for the kernel to deliver input to the program on a machine without overload.
@@ -189,16 +189,38 @@ impl Task {
         reader.or_else(|| group_name(session, group))
     }
 
-    /// Returns the name of the foreground program, with `(root)` or the number of its user if that is another one: the
-    /// name alone could be that of any program.
-    pub(super) fn reader_with_owner(&self) -> Option<String> {
-        let name = self.reader_name()?;
-        let owner = process_owner(self.pty.foreground()?.as_raw_nonzero().get())?;
-        Some(match owner {
-            own if own == rustix::process::getuid().as_raw() => name,
-            0 => format!("{name} (root)"),
-            other => format!("{name} (user {other})"),
+    /// Returns the name of the program that reads a line without echo, or of the relay behind which one asks for a
+    /// password. The user follows in parentheses if that is another one for all programs of the foreground: a name alone
+    /// could be that of any program, and a program of another user could be in front of the one that reads.
+    pub(super) fn hidden_reader(&self, password: bool) -> Option<String> {
+        if !password && !self.asks_remote_password() {
+            return None;
+        }
+        let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
+        let name = self.reader_name()?.replace(['(', ')'], "");
+        let own = rustix::process::getuid().as_raw();
+        Some(match group_owners(session, group).as_slice() {
+            [owner] if *owner == own => name,
+            [0] => format!("{name} (root)"),
+            [other] => format!("{name} (user {other})"),
+            _ => format!("{name} (among programs of several users)"),
         })
+    }
+
+    /// Returns whether a program on another computer asks for a password, as far as the row of the cursor tells.
+    fn asks_remote_password(&self) -> bool {
+        let (Some(group), Some(device), Some(discipline)) =
+            (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
+        else {
+            return false;
+        };
+        let session = self.child.pid().as_raw_nonzero().get();
+        let group = group.as_raw_nonzero().get();
+        let state = || input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input());
+        !self.shell.is_idle()
+            && self.intake.transcript.history().end() > self.input_offset
+            && requests_password(&self.row_before_cursor())
+            && matches!(state(), InputState::Relays)
     }
 
     /// Returns the process group and the name of the foreground program, if it waits for input.

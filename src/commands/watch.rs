@@ -309,7 +309,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
     }
 }
 
-/// Returns whether a terminal is open. Returns true if the daemon does not reply.
+/// Returns whether a terminal is open, or true if the daemon does not reply.
 async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     match daemon.call(ListTerminalSessions {}).await {
         Ok(listed) => listed.sessions.iter().any(|session| session.session_id == terminal),

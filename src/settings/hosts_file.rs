@@ -89,7 +89,7 @@ pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
     Ok(path)
 }
 
-/// Adds a host to the text. Returns true if this changes the text, and the new text.
+/// Adds a host to the text. Returns whether this changes the text, and the new text.
 fn add_to_text(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, String), HostsFileError> {
     // Read only the file, because problems of the environment do not matter here.
     let parse = |text: &str| {

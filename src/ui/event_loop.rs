@@ -211,7 +211,7 @@ impl EventLoop<'_> {
         Ok(false)
     }
 
-    /// Handles an event. Returns true if the person leaves.
+    /// Handles an event. Returns whether the person leaves.
     async fn handle_event(&mut self, event: UiEvent, terminal: &mut Terminal<OwnScreen>) -> Result<bool, Failure> {
         for effect in update(&mut self.model, self.started_at.elapsed(), now(), event) {
             match effect {

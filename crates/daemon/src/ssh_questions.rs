@@ -126,7 +126,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Returns true if a question requires yes or no, such as the question about the key of an unknown host.
+/// Returns whether a question requires yes or no, such as the question about the key of an unknown host.
 fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }

@@ -34,7 +34,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns true if the request is performed.
+    /// Returns whether the request is performed.
     pub(crate) fn performs_request(&self) -> bool {
         !matches!(self, Self::Refuse(..) | Self::Busy(_) | Self::Echo(_) | Self::Redirect(..))
     }

@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// Returns true if a status is final.
+/// Returns whether a status is final.
 fn is_final(status: &Map<String, Value>) -> bool {
     let status = status.get("status").and_then(Value::as_str).unwrap_or_default();
     matches!(status, "COMPLETED" | "FAILED" | "CANCELLED")

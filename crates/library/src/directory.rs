@@ -42,7 +42,7 @@ impl Stamp {
         stamp(path)
     }
 
-    /// Returns true if the last change is old enough that another change would alter the timestamps.
+    /// Returns whether the last change is old enough that another change would alter the timestamps.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
@@ -114,7 +114,7 @@ impl<'f> DirectoryLock<'f> {
         })
     }
 
-    /// Removes a file. Returns true if it existed.
+    /// Removes a file. Returns whether it existed.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, DirectoryError> {
         let file = self.directory.join(name);
         match fs::remove_file(&file).and_then(|()| sync_directory(file.parent().unwrap_or(self.directory))) {

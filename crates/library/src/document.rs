@@ -55,14 +55,14 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Returns true if the counts include a run that finished at `time` or later, to the second.
+    /// Returns whether the counts include a run that finished at `time` or later, to the second.
     #[must_use]
     pub fn counts(&self, time: SystemTime) -> bool {
         // The formatted times sort chronologically.
         self.last_run.as_ref().is_some_and(|last| *last >= to_rfc3339(time))
     }
 
-    /// Returns true if the workflow was first saved at `time` or later, to the second.
+    /// Returns whether the workflow was first saved at `time` or later, to the second.
     #[must_use]
     pub fn is_created_since(&self, time: SystemTime) -> bool {
         self.created >= to_rfc3339(time)

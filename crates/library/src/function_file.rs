@@ -132,7 +132,7 @@ impl FunctionMetadata {
         text
     }
 
-    /// Returns true if a user has edited the text in the library since it was loaded.
+    /// Returns whether a user has edited the text in the library since it was loaded.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)
@@ -140,7 +140,7 @@ impl FunctionMetadata {
 }
 
 impl Counts {
-    /// Returns true if the run `run` is already counted.
+    /// Returns whether the run `run` is already counted.
     #[must_use]
     pub fn has_counted(&self, run: &str) -> bool {
         self.counted.iter().any(|counted| counted == run)

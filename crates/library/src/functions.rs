@@ -102,7 +102,7 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts the finished run `run` of the workflow `id` of a file. A success proves the workflow. Returns true if the
+    /// Counts the finished run `run` of the workflow `id` of a file. A success proves the workflow. Returns whether the
     /// run is counted, by this or an earlier call: a run of a text with another `hash` proves nothing about the saved
     /// one.
     ///

@@ -229,7 +229,7 @@ impl Library {
     }
 
     /// Counts a run of the workflow `name` that executed `states` states and finished at `ended_at`. A success proves
-    /// the workflow. Returns true if the run is counted: a run of a definition with another `hash` proves nothing
+    /// the workflow. Returns whether the run is counted: a run of a definition with another `hash` proves nothing
     /// about the saved one.
     ///
     /// # Errors
@@ -324,7 +324,7 @@ fn golden_name(name: &WorkflowName) -> String {
     format!("{name}.golden.jsonl")
 }
 
-/// Returns true if a workflow of this name would have the index as its file.
+/// Returns whether a workflow of this name would have the index as its file.
 fn is_reserved(name: &WorkflowName) -> bool {
     file_name(name) == index::INDEX_FILE
 }

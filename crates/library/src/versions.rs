@@ -212,7 +212,7 @@ impl Library {
         Ok(version)
     }
 
-    /// Returns true if the current version of a workflow has an unchanged record.
+    /// Returns whether the current version of a workflow has an unchanged record.
     pub(crate) fn has_record(&self, stored: &Stored) -> bool {
         let Stored { name, metadata, .. } = stored;
         self.read_version(name, metadata.version).is_some_and(|recorded| recorded.hash == metadata.hash)

@@ -92,7 +92,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns true if [`Nodes`](crate::Nodes) performs nodes of this kind.
+            /// Returns whether [`Nodes`](crate::Nodes) performs nodes of this kind.
             pub(crate) fn is_performed_here(self) -> bool {
                 match self {
                     $( Self::$kind => <$kind as NodeSettings>::IS_PERFORMED_HERE, )*

@@ -38,7 +38,7 @@ trait FileSystem {
     fn is_directory(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
     fn may_write(&self, directory: &Path) -> bool;
-    /// Returns true if a caller who works in `directory` may trust the file at `path`.
+    /// Returns whether a caller who works in `directory` may trust the file at `path`.
     fn is_trusted(&self, path: &Path, directory: &Path) -> bool;
     /// Returns the path without symbolic links.
     fn real(&self, path: &Path) -> PathBuf;
@@ -60,7 +60,7 @@ impl FileSystem for RealFileSystem {
         rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
     }
 
-    /// Returns true if the file belongs to the daemon's user, to root, or to the owner of the directory.
+    /// Returns whether the file belongs to the daemon's user, to root, or to the owner of the directory.
     fn is_trusted(&self, path: &Path, directory: &Path) -> bool {
         let owner = |path: &Path| rustix::fs::stat(path).ok().map(|stat| stat.st_uid);
         let daemon_uid = rustix::process::geteuid().as_raw();
@@ -167,13 +167,13 @@ impl LibrarySearch {
     }
 }
 
-/// Returns true if a library is in a project, the library's parent directory.
+/// Returns whether a library is in a project, the library's parent directory.
 pub(crate) fn is_in_project(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name == LIBRARY_DIRECTORY)
 }
 
 impl LibraryPaths {
-    /// Returns true if a file is in the second library, the user's own.
+    /// Returns whether a file is in the second library, the user's own.
     pub(super) fn is_in_other(&self, file: Option<&Path>) -> bool {
         self.second.as_deref().is_some_and(|second| file.is_some_and(|file| file.parent() == Some(second)))
     }

@@ -118,7 +118,7 @@ enum OriginalCheck {
 }
 
 impl LoadedFile {
-    /// Returns true if the file declares this id.
+    /// Returns whether the file declares this id.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.declared.iter().flat_map(|declared| declared.iter()).any(|declared| declared.id == id)
     }

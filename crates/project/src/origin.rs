@@ -47,7 +47,7 @@ impl Original {
     }
 }
 
-/// Returns true if the library may adopt the contents of `path`. A library that was copied from elsewhere may name
+/// Returns whether the library may adopt the contents of `path`. A library that was copied from elsewhere may name
 /// a file of another user, which must not run.
 fn is_trusted(path: &Path, directory: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());

@@ -206,7 +206,7 @@ fn describe_coverage(before: &Definition, after: &Definition, visited: &[&str]) 
     format!("Its recording passes with the patch, but new states on its way were not recorded: {}", list(visited))
 }
 
-/// Returns true if the patch changes the action of a state. Ignores wait patterns and timeouts.
+/// Returns whether the patch changes the action of a state. Ignores wait patterns and timeouts.
 fn has_changed_action(state: &State, after: &Definition) -> bool {
     let comparable_action = |state: &State| {
         let mut params = state.action().params().clone();

@@ -193,7 +193,7 @@ impl Workers {
         }
     }
 
-    /// Returns true if a file has recently exceeded its time limit.
+    /// Returns whether a file has recently exceeded its time limit.
     fn is_suspected(&self, text: &str) -> bool {
         let suspected = self.shared.suspected.lock();
         suspected.get(text).is_some_and(|since| since.elapsed() < SUSPICION_TIME)

@@ -172,7 +172,7 @@ impl Workflows {
         &self.projects
     }
 
-    /// Returns true if `run`, a run of the function `id`, is among the last counted runs.
+    /// Returns whether `run`, a run of the function `id`, is among the last counted runs.
     #[boxed]
     pub async fn has_counted(&self, directory: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(directory), file.clone(), id.to_owned(), run.to_string());

@@ -127,7 +127,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns true if the end of the run changes the library.
+    /// Returns whether the end of the run changes the library.
     pub(super) fn changes_library(&self, has_completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,

@@ -314,7 +314,7 @@ impl Engine {
         }
     }
 
-    /// Deletes some of the oldest finished runs, to make room for runs in progress. Returns true if there were any.
+    /// Deletes some of the oldest finished runs, to make room for runs in progress. Returns whether there were any.
     pub(super) async fn make_room(&self) -> bool {
         let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
@@ -437,7 +437,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the parent run is locked.
+    /// Returns whether the parent run is locked.
     pub(super) fn is_parent_locked(&self, parent: Option<&StepId>) -> bool {
         parent.is_some_and(|step| self.locked.contains(&step.run))
     }

@@ -208,12 +208,12 @@ impl OuterEngine {
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
     }
 
-    /// Returns true if a worker is connected.
+    /// Returns whether a worker is connected.
     pub(crate) fn is_served(&self) -> bool {
         !self.state.lock().workers.is_empty()
     }
 
-    /// Returns true if a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
+    /// Returns whether a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
     pub(crate) async fn is_served_soon(&self) -> bool {
         let mut changes = self.changes.subscribe();
         // The channel stays open, because `self` holds its sender.
@@ -222,7 +222,7 @@ impl OuterEngine {
         self.is_served()
     }
 
-    /// Returns true if the previous daemon's workers may still reconnect, since this daemon has only just started.
+    /// Returns whether the previous daemon's workers may still reconnect, since this daemon has only just started.
     fn expects_workers(&self) -> bool {
         self.workers_expected_until.is_some_and(|until| Instant::now() < until)
     }
@@ -253,12 +253,12 @@ impl OuterEngine {
         }
     }
 
-    /// Returns true if a run in progress has abandoned a step.
+    /// Returns whether a run in progress has abandoned a step.
     pub(crate) fn is_abandoned(&self, step: &StepId) -> bool {
         self.state.lock().abandoned_steps.get(&step.run).is_some_and(|steps| steps.contains(step))
     }
 
-    /// Requests the cancellation of a run in the engine, now or once a worker connects. Returns true if a worker has
+    /// Requests the cancellation of a run in the engine, now or once a worker connects. Returns whether a worker has
     /// the request or receives it after the start.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
@@ -303,7 +303,7 @@ impl OuterEngine {
         }
     }
 
-    /// Returns true if an input need not wait any longer before it is sent: a worker has started the run, or none is
+    /// Returns whether an input need not wait any longer before it is sent: a worker has started the run, or none is
     /// connected and none expected.
     fn can_stop_waiting(&self, run: &RunId) -> bool {
         let state = self.state.lock();
@@ -313,7 +313,7 @@ impl OuterEngine {
         }
     }
 
-    /// Sends a message to a run in progress. Returns true if the run has a driver.
+    /// Sends a message to a run in progress. Returns whether the run has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
             self.record_started(run);
@@ -400,7 +400,7 @@ impl State {
         self.last_number
     }
 
-    /// Records that the engine has a run and sends its cancel request if there is one. Returns true if this is a
+    /// Records that the engine has a run and sends its cancel request if there is one. Returns whether this is a
     /// change.
     fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();

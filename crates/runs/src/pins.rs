@@ -142,7 +142,7 @@ impl References {
         references
     }
 
-    /// Returns true if names remain to follow.
+    /// Returns whether names remain to follow.
     fn has_pending_names(&self) -> bool {
         self.any_workflow
             || self.any_node
@@ -308,7 +308,7 @@ fn gateless_names(
     }
 }
 
-/// Returns true if `text` contains `word` as a whole word.
+/// Returns whether `text` contains `word` as a whole word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(word)

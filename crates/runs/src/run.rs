@@ -253,7 +253,7 @@ impl RunStatus {
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
     }
 
-    /// Returns true if the run needs an external action to continue, as reported to its ancestors.
+    /// Returns whether the run needs an external action to continue, as reported to its ancestors.
     pub(super) fn waits(&self) -> bool {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
@@ -362,7 +362,7 @@ impl Run {
         Self::from_parts(id, header, inputs, progress)
     }
 
-    /// Returns true if event number `seq` was taken over from an earlier run. Event 1, the start, never is.
+    /// Returns whether event number `seq` was taken over from an earlier run. Event 1, the start, never is.
     pub(super) fn has_taken_over(&self, seq: u64) -> bool {
         let events = self.header.rerun.as_ref().and_then(|rerun| rerun.taken_over_events).unwrap_or_default();
         (2..=events.saturating_add(1)).contains(&seq)
@@ -395,7 +395,7 @@ impl Run {
         self.inputs.clone()
     }
 
-    /// Returns true if the run has a driver.
+    /// Returns whether the run has a driver.
     pub(super) fn is_driven(&self) -> bool {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }

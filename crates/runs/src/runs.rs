@@ -468,7 +468,7 @@ impl Runs {
         }
     }
 
-    /// Returns true if a run started with the current contents of a file. An unreadable file is considered unchanged.
+    /// Returns whether a run started with the current contents of a file. An unreadable file is considered unchanged.
     async fn started_with_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read_definition_file(file).await;
         let has_changed =

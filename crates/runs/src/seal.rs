@@ -110,7 +110,7 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
-    /// Returns true if `text` contains a searchable secret.
+    /// Returns whether `text` contains a searchable secret.
     pub(crate) fn hides_some_of(&self, text: &str) -> bool {
         self.searchable_secrets().any(|(_, secret)| text.contains(secret))
     }
@@ -230,7 +230,7 @@ impl Seal {
     }
 }
 
-/// Returns true if a stored entry has marks in place of secrets.
+/// Returns whether a stored entry has marks in place of secrets.
 pub(crate) fn has_marks(text: &str) -> bool {
     text.contains(MARK_START)
 }
@@ -311,7 +311,7 @@ impl LiveSeal {
         &self.seal
     }
 
-    /// Returns true if `value` contains a secret of the run.
+    /// Returns whether `value` contains a secret of the run.
     pub(crate) fn hides(&self, value: &Value) -> bool {
         let mut closed = value.clone();
         self.seal.close_in(&mut closed);
@@ -413,7 +413,7 @@ fn plain(entry: &impl Serialize) -> String {
     serde_json::to_string(entry).expect("an entry contains only JSON")
 }
 
-/// Returns true if one of these JSON strings contains a secret, or its form after a filter.
+/// Returns whether one of these JSON strings contains a secret, or its form after a filter.
 fn contains_secret(secret: &str, texts: &[String]) -> bool {
     let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
     forms.any(|form| texts.iter().any(|text| text.contains(&form)))

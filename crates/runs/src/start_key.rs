@@ -80,7 +80,7 @@ impl StartKey {
         key?.request.clone()
     }
 
-    /// Returns true if the run that started under this key has the same request. True if one of the requests is
+    /// Returns whether the run that started under this key has the same request. True if one of the requests is
     /// unknown.
     pub(super) fn is_for(&self, began: Option<&Signature>) -> bool {
         match (&self.request, began) {

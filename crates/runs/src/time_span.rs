@@ -25,7 +25,7 @@ impl TimeSpan {
         self.0
     }
 
-    /// Returns true if no time is left.
+    /// Returns whether no time is left.
     pub(crate) fn is_elapsed(self) -> bool {
         self.0 <= 0.0
     }

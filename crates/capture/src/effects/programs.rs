@@ -178,7 +178,7 @@ impl<'w> ParsedCommand<'w> {
         parsed
     }
 
-    /// Reads an operand. Returns true if its meaning applies to all further words.
+    /// Reads an operand. Returns whether its meaning applies to all further words.
     fn read_operand(&mut self, word: &'w Argument, options_ended: bool, index: usize) -> bool {
         self.is_known &= options_ended || self.row.takes_any_option || !may_be_options(word);
         if self.row.meaning_at(self.operands.len()).is_some_and(Meaning::takes_rest) {

@@ -90,7 +90,7 @@ impl Files {
     }
 }
 
-/// Returns true if an event may have changed something in a library.
+/// Returns whether an event may have changed something in a library.
 fn affects_library(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
     // Ignore opens by readers of a library.
     if matches!(event.kind, EventKind::Access(_)) {

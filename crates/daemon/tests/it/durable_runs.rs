@@ -284,7 +284,7 @@ async fn choice_with_a_secret_is_answered_by_its_masked_text() {
     daemon.stop().await;
 }
 
-/// Returns true if a stored entry of a run has a text.
+/// Returns whether a stored entry of a run has a text.
 fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
     let journal = rusqlite::Connection::open(daemon.paths().journal()).unwrap();
     let select = "SELECT count(*) FROM records JOIN runs USING (number) WHERE run = ?1 AND instr(text, ?2) > 0";

@@ -73,7 +73,7 @@ async fn wait_until_stored(daemon: &TestDaemon, run: &RunReply, is_sealed: bool)
     .await;
 }
 
-/// Returns true if any file in the state directory contains a text.
+/// Returns whether any file in the state directory contains a text.
 fn is_in_any_file(daemon: &TestDaemon, text: &str) -> bool {
     let files = std::fs::read_dir(daemon.paths().state()).unwrap().flatten().filter(|file| file.path().is_file());
     let mut bytes = files.map(|file| std::fs::read(file.path()).unwrap());

@@ -392,7 +392,7 @@ async fn program_ended_between_two_calls_is_restarted() {
     daemon.stop().await;
 }
 
-/// Returns true if the process whose id is in a file is running.
+/// Returns whether the process whose id is in a file is running.
 fn running(pid: &std::path::Path) -> bool {
     let pid = fs::read_to_string(pid).unwrap_or_default();
     !pid.trim().is_empty()

@@ -131,7 +131,7 @@ impl Progress {
         self.steps.iter().find(|progress| progress.id == *step).map(|progress| &progress.status)
     }
 
-    /// Returns true if the graph has started.
+    /// Returns whether the graph has started.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.input.is_some()

@@ -72,7 +72,7 @@ fn strip_sign<'l>(line: &'l str, signs: &[char]) -> Option<&'l str> {
     following.strip_prefix([' ', '\u{a0}']).map(str::trim_start)
 }
 
-/// Returns true if `text` is a tool with its arguments: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
+/// Returns whether `text` is a tool with its arguments: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
 fn is_tool(text: &str) -> bool {
     let name = text.split('(').next().unwrap_or_default();
     let words = name.trim_end().split(' ').count();

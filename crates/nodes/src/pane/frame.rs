@@ -64,7 +64,7 @@ fn is_bottom(line: &str) -> bool {
     (line.starts_with('╰') && line.ends_with('╯')) || (line.starts_with('└') && line.ends_with('┘'))
 }
 
-/// Returns true if a line is a horizontal rule across the pane.
+/// Returns whether a line is a horizontal rule across the pane.
 pub(super) fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.chars().count() >= 10 && line.chars().all(|character| matches!(character, '─' | '━' | '▀' | '▄'))
@@ -76,7 +76,7 @@ fn strip_sides(line: &str) -> Option<&str> {
     Some(inside.strip_prefix(' ').unwrap_or(inside).trim_end())
 }
 
-/// Returns true if the lines are a menu: numbered entries, one of them marked.
+/// Returns whether the lines are a menu: numbered entries, one of them marked.
 pub(super) fn is_selection(lines: &[&str]) -> bool {
     let is_numbered = |line: &&&str| {
         let line = line.trim_start_matches(['❯', '●', '>', ' ']);

@@ -73,7 +73,7 @@ fn read_tools(lines: &[&str], builder: &mut SectionBuilder) {
     builder.close_section();
 }
 
-/// Returns true if a line reports current work: it begins with a spinner of dots.
+/// Returns whether a line reports current work: it begins with a spinner of dots.
 fn is_busy(line: &str) -> bool {
     line.contains("(esc to cancel") || line.trim_start().starts_with(|first| ('\u{2801}'..='\u{28ff}').contains(&first))
 }

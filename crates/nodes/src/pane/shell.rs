@@ -81,7 +81,7 @@ fn arrow_prompt_length(line: &str) -> usize {
     end
 }
 
-/// Returns true if `before` can precede the final character of a prompt: nothing, a version, or a user in a directory.
+/// Returns whether `before` can precede the final character of a prompt: nothing, a version, or a user in a directory.
 fn is_prompt_like(before: &str, sign: char) -> bool {
     let before = before.trim_end();
     match sign {

@@ -31,7 +31,7 @@ async fn wait_for_pid(file: &Path) -> i32 {
     .await
 }
 
-/// Returns true if a process is running. A process that has exited but was not reaped is not running.
+/// Returns whether a process is running. A process that has exited but was not reaped is not running.
 fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().next().map(str::to_owned));

@@ -73,13 +73,13 @@ impl WorkerExited {
         Self::new(format!("the reply of a worker does not match the request: {reply}"))
     }
 
-    /// Returns true if the worker was executing this request when it exited, rather than an earlier one.
+    /// Returns whether the worker was executing this request when it exited, rather than an earlier one.
     #[must_use]
     pub fn was_busy_with_this(&self) -> bool {
         self.was_executing_request
     }
 
-    /// Returns true if the request exceeded its time in one operation that the interpreter does not interrupt.
+    /// Returns whether the request exceeded its time in one operation that the interpreter does not interrupt.
     #[must_use]
     pub fn overran(&self) -> bool {
         self.overran && self.was_executing_request
@@ -208,7 +208,7 @@ impl Worker {
         self.status.memory.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the worker has been busy with one request for longer than [`BUSY_TIMEOUT`].
+    /// Returns whether the worker has been busy with one request for longer than [`BUSY_TIMEOUT`].
     pub(super) fn is_held_up(&self) -> bool {
         let busy_since = self.status.busy_since.lock();
         busy_since.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)

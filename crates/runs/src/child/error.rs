@@ -36,7 +36,7 @@ pub(crate) enum ChildError {
 }
 
 impl ChildError {
-    /// Returns true if a later attempt can succeed once disk space is free.
+    /// Returns whether a later attempt can succeed once disk space is free.
     pub(super) fn lacks_room(&self) -> bool {
         matches!(self, Self::NotStarted(ChildStartError::Start(error)) if error.lacks_room())
     }

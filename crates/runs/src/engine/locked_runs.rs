@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if one of these runs, or a descendant, waits for a person.
+    /// Returns whether one of these runs, or a descendant, waits for a person.
     pub(crate) fn any_asks_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }

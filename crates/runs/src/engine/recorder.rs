@@ -88,7 +88,7 @@ impl Recorder {
         self.seal.learn(&self.shared.secrets, secret);
     }
 
-    /// Returns true if the last summary that this daemon stored has this state.
+    /// Returns whether the last summary that this daemon stored has this state.
     pub(crate) fn is_stored_as(&self, state: RunState) -> bool {
         self.stored_state == Some(state)
     }

@@ -40,7 +40,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Returns the run at the end of its history.
     fn resume(history: Self::History, recorder: Recorder) -> Self;
 
-    /// Returns true if the run waits for the child that this step starts.
+    /// Returns whether the run waits for the child that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
     /// Returns the steps whose results the run still needs. `None` if this daemon does not know them.
@@ -59,7 +59,7 @@ pub(crate) struct StoredRun<H> {
 pub(crate) trait RecoveredRun: Send {
     fn run(&self) -> &Arc<Run>;
 
-    /// Returns true if the run waits for the child that this step starts.
+    /// Returns whether the run waits for the child that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
     /// Returns the steps whose results the run still needs. `None` if this daemon does not know them.

@@ -62,7 +62,7 @@ pub(crate) trait RunKind: Recovery {
 
     fn is_over(&self) -> bool;
 
-    /// Returns true if work remains after the last entry of the run.
+    /// Returns whether work remains after the last entry of the run.
     fn leaves_work(&self) -> bool;
 
     /// Returns the secrets of the run, to be sealed wherever they occur in an entry.

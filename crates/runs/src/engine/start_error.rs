@@ -53,7 +53,7 @@ pub(crate) enum StartError {
 }
 
 impl StartError {
-    /// Returns true if a later attempt can succeed once disk space is free.
+    /// Returns whether a later attempt can succeed once disk space is free.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self, Self::NotStored(StorageError::Full(_)))
     }

@@ -87,7 +87,7 @@ impl PendingCall {
     }
 }
 
-/// Returns true if a call waits for something besides the driver of its run.
+/// Returns whether a call waits for something besides the driver of its run.
 pub(super) fn takes_time(kind: &CallKind) -> bool {
     match kind {
         CallKind::Run { .. }
@@ -103,7 +103,7 @@ pub(super) fn takes_time(kind: &CallKind) -> bool {
     }
 }
 
-/// Returns true if a call is a gate that can still be answered in time.
+/// Returns whether a call is a gate that can still be answered in time.
 pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| !TimeSpan::from_seconds(seconds).is_elapsed()))
 }

@@ -260,7 +260,7 @@ impl FunctionState {
     }
 }
 
-/// Returns true if one of these entries answers or abandons a call.
+/// Returns whether one of these entries answers or abandons a call.
 fn closes(entries: &[Entry], number: u64) -> bool {
     let closes = |entry: &Entry| match entry {
         Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => *closed == number,

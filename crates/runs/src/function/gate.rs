@@ -53,7 +53,7 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
-/// Returns true if a call waits for a person's answer.
+/// Returns whether a call waits for a person's answer.
 pub(super) fn is_for_person(kind: &CallKind) -> bool {
     let CallKind::Gate { answered_by, .. } = kind else { return false };
     waits_for_answer(kind) && gate_problem(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)

@@ -87,12 +87,12 @@ impl OpenCalls {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Returns true if a call waits for a person or another client.
+    /// Returns whether a call waits for a person or another client.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns true if a frame has an open call.
+    /// Returns whether a frame has an open call.
     pub(super) fn has_of_frame(&self, frame: u64) -> bool {
         self.frames.contains_key(&frame)
     }

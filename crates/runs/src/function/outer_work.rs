@@ -97,12 +97,12 @@ impl OuterWork {
         self.calls.clear();
     }
 
-    /// Returns true if the engine currently requests to perform the call.
+    /// Returns whether the engine currently requests to perform the call.
     pub(super) fn is_requested(&self, number: u64) -> bool {
         self.calls.contains_key(&number)
     }
 
-    /// Registers a request of the engine to perform a call. Returns true if the caller must begin it.
+    /// Registers a request of the engine to perform a call. Returns whether the caller must begin it.
     pub(super) fn request_call(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
         if !matches!(self.items.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
             // The function no longer waits for the call, or the journal has its answer. The engine may have
@@ -130,7 +130,7 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns true if the caller must apply its inputs: not for an earlier turn, which already has an
+    /// Begins a turn. Returns whether the caller must apply its inputs: not for an earlier turn, which already has an
     /// answer, and not for the turn in progress.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
@@ -156,18 +156,18 @@ impl OuterWork {
         }
     }
 
-    /// Returns true if the engine waits for a turn.
+    /// Returns whether the engine waits for a turn.
     pub(super) fn is_in_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Returns true if the current turn must end: the function waits, or it has continued for long with ready outcomes
+    /// Returns whether the current turn must end: the function waits, or it has continued for long with ready outcomes
     /// (`is_ready`: more are available).
     pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
 
-    /// Returns true if the function continues only in the next turn, which the engine requests on its own.
+    /// Returns whether the function continues only in the next turn, which the engine requests on its own.
     pub(super) fn is_between_turns(&self) -> bool {
         self.turn.is_none() && self.items.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }

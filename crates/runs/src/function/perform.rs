@@ -214,7 +214,7 @@ impl FunctionRun {
         })
     }
 
-    /// Creates a frame, whose requests become calls of this run. Returns true if the frame can start.
+    /// Creates a frame, whose requests become calls of this run. Returns whether the frame can start.
     fn call_frame(
         &mut self,
         number: u64,
@@ -248,7 +248,7 @@ impl FunctionRun {
         true
     }
 
-    /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns true if the
+    /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns whether the
     /// call can start.
     fn apply_limits(
         &mut self,

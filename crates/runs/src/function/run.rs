@@ -479,7 +479,7 @@ impl FunctionRun {
         true
     }
 
-    /// Returns true if the run or a descendant needs a person's answer.
+    /// Returns whether the run or a descendant needs a person's answer.
     fn asks_person(&self) -> bool {
         let mut waiting = self.function_state.open.waiting();
         waiting.any(|(_, open)| matches!(&open.target, CallTarget::Call(call) if is_for_person(&call.kind)))

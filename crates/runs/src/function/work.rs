@@ -179,7 +179,7 @@ impl PendingWork {
         });
     }
 
-    /// Registers a call as work of the outer engine, unless the engine already requests it. Returns true if to perform
+    /// Registers a call as work of the outer engine, unless the engine already requests it. Returns whether to perform
     /// the call here now.
     pub(super) fn must_perform_here(&mut self, number: u64) -> bool {
         match &mut self.outer {

@@ -18,7 +18,7 @@ pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
     serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
 }
 
-/// Returns true if a machine with these entries leaves its terminals open when it fails.
+/// Returns whether a machine with these entries leaves its terminals open when it fails.
 pub(crate) fn keeps_terminals(records: &[Record]) -> bool {
     let first = records.first().map(|first| read(first.clone(), &Seal::default()));
     matches!(first, Some(Ok(Event::Started { keep_terminals: true, .. })))

@@ -573,7 +573,7 @@ impl MachineRun {
         Some(OpenGate { on_timeout, ..OpenGate::from(gate) })
     }
 
-    /// Returns true if the run or a descendant needs a person's answer to continue.
+    /// Returns whether the run or a descendant needs a person's answer to continue.
     fn asks_person(&self) -> bool {
         let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
         self.history.gate().is_some_and(is_for_person) || self.recorder.shared.any_asks_person(&self.waiting_children())

@@ -83,7 +83,7 @@ impl PtyTerminal {
 }
 
 impl PtyNode {
-    /// Returns true if no terminal of the node is known or requested.
+    /// Returns whether no terminal of the node is known or requested.
     fn has_none(&self) -> bool {
         self.session.is_none() && self.requested.is_none()
     }
@@ -133,7 +133,7 @@ impl PtyNodes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
-    /// Returns true if the terminals outlive the calls of one run.
+    /// Returns whether the terminals outlive the calls of one run.
     fn is_shared(&self) -> bool {
         self.owner.parse::<RunId>().is_err()
     }
@@ -349,7 +349,7 @@ impl PtyNodes {
         Ok(send_reply)
     }
 
-    /// Returns true if a terminal is open.
+    /// Returns whether a terminal is open.
     ///
     /// # Errors
     /// If the terminal host does not answer: the terminal may be open, and a new terminal would not have its
@@ -517,7 +517,7 @@ impl PtyNodes {
         }
     }
 
-    /// Returns true if a pattern matched in the line of the input, with more output to follow: a line editor such as
+    /// Returns whether a pattern matched in the line of the input, with more output to follow: a line editor such as
     /// that of IPython redraws its prompt before each key.
     async fn is_redrawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, waited: &AwaitOutputReply) -> bool {
         if waited.reason != AwaitReason::Match {
@@ -531,7 +531,7 @@ impl PtyNodes {
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
     }
 
-    /// Waits until the program has read all input since `input_offset`. Returns true if it has printed text after
+    /// Waits until the program has read all input since `input_offset`. Returns whether it has printed text after
     /// `matched_offset`.
     async fn prints_more(
         &self,

@@ -40,7 +40,7 @@ impl Mirror {
         }
     }
 
-    /// Sets the reason that blocks the run. Returns true if the reason has changed, so that the driver must publish
+    /// Sets the reason that blocks the run. Returns whether the reason has changed, so that the driver must publish
     /// the run.
     pub(crate) fn set_blocked_reason(mirror: &mut Option<Self>, blocked_reason: Option<String>) -> bool {
         let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.blocked_reason != blocked_reason) else {

@@ -31,7 +31,7 @@ impl Drop for Opening {
     }
 }
 
-/// Returns true if an action opens a terminal that closes with its request.
+/// Returns whether an action opens a terminal that closes with its request.
 pub(super) fn opens_own_terminal(tool: &str, params: &Map<String, Value>) -> bool {
     tool == "open_terminal" || (tool == "run_command" && params.get("session_id").is_none_or(Value::is_null))
 }

@@ -43,7 +43,7 @@ impl WorkerToken {
         read_or_create(&self.token, || random_name() + &random_name())
     }
 
-    /// Returns true if a secret exists, because a worker has connected before.
+    /// Returns whether a secret exists, because a worker has connected before.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.token.exists()

@@ -10,7 +10,7 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Returns true if the parent run, which the engine decides, abandoned this run during its start. (`&mut`: a run is
+    /// Returns whether the parent run, which the engine decides, abandoned this run during its start. (`&mut`: a run is
     /// not `Sync`.)
     pub(super) async fn is_abandoned_by_parent(&mut self) -> bool {
         let shared = &self.recorder.shared;

@@ -436,7 +436,7 @@ impl RemoteRun {
         requested.map_or(self.max_run_time, |requested| requested.min(self.max_run_time))
     }
 
-    /// Returns true if the service is configured and enabled at present.
+    /// Returns whether the service is configured and enabled at present.
     fn is_service_enabled(&self) -> bool {
         self.service.setup().is_some_and(|setup| setup.config.enabled)
     }

@@ -31,7 +31,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Returns true if the inputs of a turn must be applied: the run has already applied the inputs of a repeated turn.
+    /// Returns whether the inputs of a turn must be applied: the run has already applied the inputs of a repeated turn.
     pub(super) fn is_new(&self, turn: u64) -> bool {
         self.last.as_ref().is_none_or(|(last, ..)| turn > *last)
     }

@@ -64,7 +64,7 @@ impl Runs {
         self.family(run).into_iter().filter(has_gate).collect()
     }
 
-    /// Returns true if a run or a descendant needs an answer to continue.
+    /// Returns whether a run or a descendant needs an answer to continue.
     pub(crate) fn waits_for_answer(&self, run: &Arc<Run>) -> bool {
         !self.runs_with_gates(run).is_empty()
     }
@@ -145,7 +145,7 @@ impl Runs {
         }
     }
 
-    /// Returns true if a gate of a run has closed, with or without an answer. True for a run with an unreadable
+    /// Returns whether a gate of a run has closed, with or without an answer. True for a run with an unreadable
     /// history.
     async fn has_closed_gate(&self, run: &Run) -> bool {
         self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())

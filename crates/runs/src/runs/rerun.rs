@@ -107,7 +107,7 @@ struct RecordedRun {
 }
 
 impl RecordedRun {
-    /// Returns true if a value of the start is hidden.
+    /// Returns whether a value of the start is hidden.
     fn start_hides(&self, value: &Value) -> bool {
         self.hides.first() == Some(&true) && is_hidden(value)
     }

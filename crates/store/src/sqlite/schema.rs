@@ -78,7 +78,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
 /// Size of the trial write, in bytes: the space that SQLite needs for the files next to a database.
 const TRIAL_BYTES: usize = 64 << 10;
 
-/// Returns true if the disk or the user's quota is full, as determined by a trial write next to `path`.
+/// Returns whether the disk or the user's quota is full, as determined by a trial write next to `path`.
 fn is_disk_full(path: &Path) -> bool {
     let trial = path.with_extension(format!("room-{}", std::process::id()));
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial).and_then(|mut file| {

@@ -38,7 +38,7 @@ impl Answer {
         self.text.len() + self.refusal.len() + calls.sum::<usize>()
     }
 
-    /// Returns true if the model has reported the end of its answer.
+    /// Returns whether the model has reported the end of its answer.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
     }

@@ -17,7 +17,7 @@ use crate::function::run::frame::{Frame, FrameInput};
 use crate::function::work::CallOutcome;
 
 impl FunctionRun {
-    /// Returns true if the function that makes this call executes the node itself: both are in the same file.
+    /// Returns whether the function that makes this call executes the node itself: both are in the same file.
     pub(in crate::function) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
         let Some(PendingCall { frame, target: CallTarget::Call(_), .. }) = self.function_state.open.get(number) else {

@@ -111,7 +111,7 @@ impl FunctionRun {
         }
     }
 
-    /// Applies an input of the engine. Returns true if it had an effect; `None` when this daemon must no longer drive
+    /// Applies an input of the engine. Returns whether it had an effect; `None` when this daemon must no longer drive
     /// the run.
     async fn take_input(&mut self, input: FunctionInput) -> Option<bool> {
         let event = match input {

@@ -1,5 +1,4 @@
-//! The remote end of a connection. Finds or starts the terminal host there, and copies bytes to and
-//! from it.
+//! The remote end of a connection. Finds or starts the terminal host there, and copies bytes to and from it.
 //!
 //! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange JSON lines:
 //! the relay's [`RelayHello`] after [`MARK`] (after possible output of a login shell), the client's [`RelayRequest`],

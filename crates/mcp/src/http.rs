@@ -19,8 +19,8 @@ use crate::seal::Seals;
 use crate::server::{Server, Shared};
 pub use sessions::Sessions;
 
-/// Lifetime of a session (before 2026-07-28) without a message from its client. A gate may be open
-/// in the meantime, for example overnight.
+/// Lifetime of a session (before 2026-07-28) without a message from its client. A gate may be open in the meantime, for
+/// example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 
 // A session that expired during a question to its client's person would abort the call.

@@ -149,8 +149,8 @@ impl Execution {
     }
 
     /// Raises `asyncio.CancelledError` in all waits at once. Functions that the execution executes as answers to calls
-    /// receive it where they wait, and their callers after them. A blocking call defers the
-    /// cancellation to the next wait.
+    /// receive it where they wait, and their callers after them. A blocking call defers the cancellation to the next
+    /// wait.
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.is_cancelling = true;

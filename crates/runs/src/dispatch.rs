@@ -210,8 +210,8 @@ impl Engine {
     }
 }
 
-/// Settles the `stale` steps, then unneeded steps of hosts that the daemon reaches later, such as
-/// remote hosts. A run in progress settles its own steps.
+/// Settles the `stale` steps, then unneeded steps of hosts that the daemon reaches later, such as remote hosts. A run
+/// in progress settles its own steps.
 async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut queried_connections: BTreeSet<u64>) {
     for (run, step) in stale {
         let Some(engine) = shared.upgrade() else { return };

@@ -377,8 +377,7 @@ impl Sessions {
     }
 
     /// Records that the runs have stored or abandoned the results of `steps`, which is one step or a prefix that ends
-    /// with
-    /// `/`. The terminal hosts then discard the results and close the shells of single commands. Does not wait for
+    /// with `/`. The terminal hosts then discard the results and close the shells of single commands. Does not wait for
     /// them.
     pub fn settle(&self, steps: &str) {
         self.hosts.settle(steps);

@@ -47,9 +47,8 @@ pub struct Append {
     /// Data that the writer needs until the run has finished, such as secrets that no entry contains. It replaces the
     /// previous data. A summary of a finished run removes it.
     pub private: Option<String>,
-    /// Replacement text for entries up to `after`, because the stored text contains secrets. Except for the
-    /// secrets, their
-    /// meaning must not change.
+    /// Replacement text for entries up to `after`, because the stored text contains secrets. Except for the secrets,
+    /// their meaning must not change.
     pub redacted: Vec<(u64, String)>,
 }
 

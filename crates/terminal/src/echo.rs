@@ -1,9 +1,9 @@
 //! Finds the parts of the output that only echo the input.
 //!
-//! A user who types `password` must not satisfy a wait for `password`. Where the shell integration
-//! marks the command line, the marks show the echo. Elsewhere this module recognises it: output
-//! that follows an input and repeats it character by character, line by line. A line is treated as
-//! an echo once it is complete; text that differs from the input is output.
+//! A user who types `password` must not satisfy a wait for `password`. Where the shell integration marks the command
+//! line, the marks show the echo. Elsewhere this module recognises it: output that follows an input and repeats it
+//! character by character, line by line. A line is treated as an echo once it is complete; text that differs from the
+//! input is output.
 
 use std::collections::VecDeque;
 use std::ops::Range;

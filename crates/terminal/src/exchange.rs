@@ -1,14 +1,12 @@
 //! Reads and sets the variables of a live shell without visible traces.
 //!
-//! The integration defines a shell function that runs a request file, writes its output to an
-//! answer file, and then prints a mark. A shell calls it at its prompt: zsh and fish on a signal,
-//! bash on a key sequence that no keyboard sends, because bash defers signals until the end of a
-//! line. bash draws its prompt again afterwards. Its output in the meantime is a [`Redraw`]: it
-//! goes to the screen, where it changes nothing, and not to the history.
+//! The integration defines a shell function that runs a request file, writes its output to an answer file, and then
+//! prints a mark. A shell calls it at its prompt: zsh and fish on a signal, bash on a key sequence that no keyboard
+//! sends, because bash defers signals until the end of a line. bash draws its prompt again afterwards. Its output in
+//! the meantime is a [`Redraw`]: it goes to the screen, where it changes nothing, and not to the history.
 //!
-//! The files are in the integration's private directory, readable by their owner only, and are
-//! removed at the end of the exchange. A request contains only checked names and quoted values, so
-//! it runs no foreign code.
+//! The files are in the integration's private directory, readable by their owner only, and are removed at the end of
+//! the exchange. A request contains only checked names and quoted values, so it runs no foreign code.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};

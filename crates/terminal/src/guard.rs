@@ -1,9 +1,9 @@
 //! A limit on the length of control strings that the parsers buffer.
 //!
-//! Both parsers after this filter buffer an operating system command (OSC, ECMA-48 8.3.89) until its
-//! terminator, without a limit. A program that prints `ESC ]` and then gigabytes would exhaust the
-//! daemon's memory. So this filter cancels an OSC longer than [`MAX_OSC_BYTES`] and drops the
-//! rest of it. The screen has lower limits for the addresses of hyperlinks (OSC 8).
+//! Both parsers after this filter buffer an operating system command (OSC, ECMA-48 8.3.89) until its terminator,
+//! without a limit. A program that prints `ESC ]` and then gigabytes would exhaust the daemon's memory. So this filter
+//! cancels an OSC longer than [`MAX_OSC_BYTES`] and drops the rest of it. The screen has lower limits for the addresses
+//! of hyperlinks (OSC 8).
 
 /// Maximum length of an OSC that passes the filter, in bytes. Titles, directories and colours are far shorter.
 pub(crate) const MAX_OSC_BYTES: usize = 16 * 1024;

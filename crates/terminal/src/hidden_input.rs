@@ -1,9 +1,8 @@
 //! Lines typed while the terminal's echo was off (passwords), for redaction in output.
 //!
-//! A program that reads a password switches the echo off and still reads whole lines (sudo, ssh,
-//! `read -s`, getpass). This module records each such line as a secret, and components that
-//! return text hide it. Line editors also switch the echo off, but read key by key; their lines
-//! are not secrets.
+//! A program that reads a password switches the echo off and still reads whole lines (sudo, ssh, `read -s`, getpass).
+//! This module records each such line as a secret, and components that return text hide it. Line editors also switch
+//! the echo off, but read key by key; their lines are not secrets.
 
 use std::sync::Arc;
 

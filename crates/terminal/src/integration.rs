@@ -1,11 +1,10 @@
 //! Shells that report their state, without a change to the user's dotfiles.
 //!
-//! A shell with integration reads the user's files and those of this module, which make it print marks
-//! (OSC 133) around its prompt and around the output of a command. The marks carry a nonce, so that
-//! similar marks of a program do not count. The mark at the end of a command carries a new number
-//! each time, because a command can print its shell's prompt, or a recording of earlier output.
-//! This protects only against accidents: a program of the same user could read the nonce from the
-//! shell. The own marks of a shell (fish 4) lack the nonce and do not count.
+//! A shell with integration reads the user's files and those of this module, which make it print marks (OSC 133) around
+//! its prompt and around the output of a command. The marks carry a nonce, so that similar marks of a program do not
+//! count. The mark at the end of a command carries a new number each time, because a command can print its shell's
+//! prompt, or a recording of earlier output. This protects only against accidents: a program of the same user could
+//! read the nonce from the shell. The own marks of a shell (fish 4) lack the nonce and do not count.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 

@@ -1,7 +1,7 @@
 //! Renders the final text of lines.
 //!
-//! A line of history may contain overwritten text (progress bars, edited command lines). These
-//! functions interpret `\r` and `\x08` like a screen and return the text that remains visible.
+//! A line of history may contain overwritten text (progress bars, edited command lines). These functions interpret `\r`
+//! and `\x08` like a screen and return the text that remains visible.
 
 use unicode_width::UnicodeWidthChar as _;
 

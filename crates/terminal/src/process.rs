@@ -1,5 +1,4 @@
-//! Programs: start on a pseudo-terminal or on pipes, wait for the exit, and termination of the
-//! remaining processes.
+//! Programs: start on a pseudo-terminal or on pipes, wait for the exit, and termination of the remaining processes.
 
 mod child;
 mod inspect;

@@ -278,8 +278,8 @@ impl LearnedPrompt {
             && !entry.trim_end().ends_with(':')
     }
 
-    /// Splits text into entries to type. Each entry is typed when the program has returned to its
-    /// prompt, or shows a continuation prompt.
+    /// Splits text into entries to type. Each entry is typed when the program has returned to its prompt, or shows a
+    /// continuation prompt.
     ///
     /// # Errors
     /// If the text contains an empty line that is a separate entry. The error is the meaning of this line.

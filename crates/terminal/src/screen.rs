@@ -1,8 +1,7 @@
 //! The screen of a program, behind a small trait.
 //!
-//! The interface of the emulator is not stable, so all other code uses the emulator
-//! only through [`Screen`]: its input is bytes, its output is values. Readers receive
-//! copies, never a shared screen.
+//! The interface of the emulator is not stable, so all other code uses the emulator only through [`Screen`]: its input
+//! is bytes, its output is values. Readers receive copies, never a shared screen.
 
 pub(crate) mod control;
 mod emulator;

@@ -1,8 +1,8 @@
 //! Waits for output of a terminal.
 //!
-//! Owns the conditions that end a wait and the search of the output. A wait first searches the
-//! existing output starting at its offset, and then every new portion; it never polls. Each pass begins
-//! at the end of the last pass, or a little earlier if a match may cross the border.
+//! Owns the conditions that end a wait and the search of the output. A wait first searches the existing output starting
+//! at its offset, and then every new portion; it never polls. Each pass begins at the end of the last pass, or a little
+//! earlier if a match may cross the border.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;

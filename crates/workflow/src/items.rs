@@ -137,8 +137,7 @@ impl ItemLoop {
         self.results.iter().cloned().chain([value_of(result)]).collect()
     }
 
-    /// Returns the failures after this result of the current item: at most this item, because a failure
-    /// ends the loop.
+    /// Returns the failures after this result of the current item: at most this item, because a failure ends the loop.
     pub(crate) fn failed_with(&self, result: &Map<String, Value>) -> Value {
         let Some(index) = self.begun.checked_sub(1).filter(|_| !tool::succeeded(result)) else {
             return Value::Array(Vec::new());

@@ -1,8 +1,8 @@
 //! `cargo xtask conformance --suite FOLDER`: results of a public test suite for terminals.
 //!
-//! The suite is esctest2. Its licence differs, so it is not part of this repository; the command prints where to get it.
-//! It runs in a terminal that the library opens. The results go into `docs/conformance.md`, between
-//! two marks; the text around them stays.
+//! The suite is esctest2. Its licence differs, so it is not part of this repository; the command prints where to get
+//! it. It runs in a terminal that the library opens. The results go into `docs/conformance.md`, between two marks; the
+//! text around them stays.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -829,8 +829,8 @@ fn is_harmless_mode(mode: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a host or an HTTP address, without a command substitution or variable: the
-/// request would send the value.
+/// Returns whether a word is a host or an HTTP address, without a command substitution or variable: the request would
+/// send the value.
 fn is_address(word: &Argument) -> bool {
     let text = word.text.as_str();
     if !word.is_fixed && text.contains('$') {

@@ -83,8 +83,8 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
     decide_input(graph, progress, input, now, true)
 }
 
-/// Returns the decision that follows from an input during a pause of the graph. The remaining decisions
-/// follow from [`GraphInput::Continue`].
+/// Returns the decision that follows from an input during a pause of the graph. The remaining decisions follow from
+/// [`GraphInput::Continue`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decide_input(graph, progress, input, now, false)

@@ -55,8 +55,8 @@ impl Mirror {
         format!("Temporal has ended the run: {how}")
     }
 
-    /// Makes the engine start the run, unless the parent starts it there. Without a worker, sets the
-    /// reason that blocks the run.
+    /// Makes the engine start the run, unless the parent starts it there. Without a worker, sets the reason that blocks
+    /// the run.
     pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
         let Recorder { shared, run, header, .. } = recorder;
         let is_young = shared.clock.now().since(header.started) < MAX_START_AGE;

@@ -1,9 +1,8 @@
 //! Stored form of an entry, and its verification on read.
 //!
-//! Text of up to [`MAX_INLINE_BYTES`] bytes is in the row itself. Longer text, such as terminal output, is
-//! compressed in a row of `blobs` under its SHA-256, so that ten entries with the same screen store it
-//! once. A row's checksum covers the run, the numbers and the text or the blob's hash, so it detects a changed
-//! row and a moved row.
+//! Text of up to [`MAX_INLINE_BYTES`] bytes is in the row itself. Longer text, such as terminal output, is compressed
+//! in a row of `blobs` under its SHA-256, so that ten entries with the same screen store it once. A row's checksum
+//! covers the run, the numbers and the text or the blob's hash, so it detects a changed row and a moved row.
 
 use lz4_flex::block;
 use rusqlite::types::Null;

@@ -63,8 +63,8 @@ const MAX_LOG_BYTES: i64 = 16 << 20;
 /// Maximum number of prepared statements per connection; higher than the number in this crate.
 const MAX_PREPARED_STATEMENTS: usize = 32;
 
-/// Opens the database for writing, brings it to the newest format and takes it over. Also returns the
-/// number of the new owner.
+/// Opens the database for writing, brings it to the newest format and takes it over. Also returns the number of the new
+/// owner.
 pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
     open_database(path, options).map_err(|error| match error {
         // With a full disk, SQLite often reports a failure to open or extend the log file.

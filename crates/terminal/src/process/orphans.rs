@@ -1,9 +1,8 @@
 //! Orphaned processes that this process has adopted.
 //!
-//! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of every descendant
-//! whose own parent ends first. So this process can still find a process that left its session, and
-//! must reap it when it ends. Only a process that starts all of its children adopts orphans; tests
-//! do not.
+//! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of every descendant whose own parent ends
+//! first. So this process can still find a process that left its session, and must reap it when it ends. Only a process
+//! that starts all of its children adopts orphans; tests do not.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! Programs without a terminal: pipes for streams, and a family of processes that ends as a whole.
 //!
-//! For callers that need the output and the errors of a program separately, or speak a protocol
-//! with it. The processes of a program are found and ended like those of a terminal. A dropped
-//! [`Piped`] ends its family in the background, so that a cancelled caller leaves no process
-//! running.
+//! For callers that need the output and the errors of a program separately, or speak a protocol with it. The processes
+//! of a program are found and ended like those of a terminal. A dropped [`Piped`] ends its family in the background, so
+//! that a cancelled caller leaves no process running.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,11 +1,10 @@
 //! Ends all processes that a terminal started.
 //!
-//! The close of a terminal hangs up its session, but processes can ignore that: `nohup`, `setsid`, a
-//! daemon that forks twice. Three properties in `/proc` identify the family: the session, the
-//! ancestors, and a variable in the initial environment. The family receives increasingly strong
-//! signals until no process remains; the report lists the survivors by name. A process without any of
-//! these properties belongs to the family if no other terminal can have started it; otherwise the
-//! report only lists it.
+//! The close of a terminal hangs up its session, but processes can ignore that: `nohup`, `setsid`, a daemon that forks
+//! twice. Three properties in `/proc` identify the family: the session, the ancestors, and a variable in the initial
+//! environment. The family receives increasingly strong signals until no process remains; the report lists the
+//! survivors by name. A process without any of these properties belongs to the family if no other terminal can have
+//! started it; otherwise the report only lists it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

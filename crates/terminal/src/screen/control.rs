@@ -1,8 +1,8 @@
 //! Sequences that the emulator does not implement, as values.
 //!
-//! The transcript parses every sequence. The screen receives the sequences listed here as a
-//! [`Control`] at their position in the output; all others go to the emulator. Names follow
-//! xterm's list (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
+//! The transcript parses every sequence. The screen receives the sequences listed here as a [`Control`] at their
+//! position in the output; all others go to the emulator. Names follow xterm's list
+//! (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
 
 use vte::Params;
 

@@ -1,13 +1,12 @@
 //! The page of a program: the emulator with additional functions of DEC terminals and xterm.
 //!
-//! `alacritty_terminal` stores the cells and writes text into them. The page is a layer between the
-//! emulator and its parser: it forwards the functions that the emulator implements, and performs the
-//! others on the emulator's grid. Without left and right margins, text and line ends go directly to
-//! the emulator.
+//! `alacritty_terminal` stores the cells and writes text into them. The page is a layer between the emulator and its
+//! parser: it forwards the functions that the emulator implements, and performs the others on the emulator's grid.
+//! Without left and right margins, text and line ends go directly to the emulator.
 //!
-//! Sources: DEC STD 070 ("Video Systems Reference Manual") for the behaviour of the sequences, and
-//! xterm's ctlseqs for their forms and for differences of xterm. Rows and columns count from 0 here.
-//! Ranges include both ends if DEC's ranges do.
+//! Sources: DEC STD 070 ("Video Systems Reference Manual") for the behaviour of the sequences, and xterm's ctlseqs for
+//! their forms and for differences of xterm. Rows and columns count from 0 here. Ranges include both ends if DEC's
+//! ranges do.
 
 mod allowance;
 mod colours;
@@ -44,8 +43,8 @@ use modes::ExtraModes;
 use scroll::Shift;
 use titles::Titles;
 
-/// Number of scrolled lines that the emulator keeps, so that a taller screen shows recently scrolled
-/// lines. A line takes 3 KB here; the history has the full text.
+/// Number of scrolled lines that the emulator keeps, so that a taller screen shows recently scrolled lines. A line
+/// takes 3 KB here; the history has the full text.
 const SCROLLBACK_LINES: usize = 1000;
 
 /// Columns between the default tab stops.

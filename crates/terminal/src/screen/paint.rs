@@ -1,5 +1,4 @@
-//! A screen as escape sequences, for clients that read colours and for attached
-//! terminals.
+//! A screen as escape sequences, for clients that read colours and for attached terminals.
 //!
 //! Uses sequences of ECMA-48 (SGR, CUP) and xterm's private modes
 //! (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).

@@ -1,9 +1,9 @@
 //! Answers of the terminal to printed queries: cursor position, device attributes, colours.
 //!
-//! A program receives an answer as input, like a key. No program reads the answer to a query in a
-//! file that `cat` prints, because the shell would read the answer as a command. So the terminal
-//! holds an answer until a program may read it. The answer belongs to the process group in the
-//! foreground at the query: the terminal drops it when another group takes the foreground.
+//! A program receives an answer as input, like a key. No program reads the answer to a query in a file that `cat`
+//! prints, because the shell would read the answer as a command. So the terminal holds an answer until a program may
+//! read it. The answer belongs to the process group in the foreground at the query: the terminal drops it when another
+//! group takes the foreground.
 
 use std::collections::VecDeque;
 use std::time::Duration;

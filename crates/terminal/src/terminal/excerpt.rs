@@ -114,8 +114,8 @@ pub(super) fn settle_keeping_spaces(raw: &str) -> String {
     text
 }
 
-/// Returns the settled text of each range, shortened to its beginning and end if it is
-/// longer than `max_chars` characters. Ranges beyond [`MAX_PIECES_BYTES`] in total are empty.
+/// Returns the settled text of each range, shortened to its beginning and end if it is longer than `max_chars`
+/// characters. Ranges beyond [`MAX_PIECES_BYTES`] in total are empty.
 pub(super) fn read_ranges(history: &History, ranges: &[(u64, u64)], max_chars: usize) -> Vec<String> {
     let mut remaining = MAX_PIECES_BYTES;
     let text = |(begin, end): &(u64, u64)| {

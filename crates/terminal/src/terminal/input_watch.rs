@@ -28,8 +28,8 @@ const FOUND_TEXT_SILENCE: Duration = Duration::from_millis(200);
 /// after an event other than a key.
 const DRAWING_SILENCE: Duration = Duration::from_secs(2);
 
-/// Required silence of a relay without a question on the screen. It is long because a silent
-/// remote command looks the same.
+/// Required silence of a relay without a question on the screen. It is long because a silent remote command looks the
+/// same.
 const RELAY_SILENCE: Duration = Duration::from_secs(3);
 
 /// The first pause between two checks. Each further pause doubles.

@@ -1,7 +1,7 @@
 //! The task that owns a terminal's parts and serves its requests.
 //!
-//! One `select!` waits for all events: requests, output, write readiness, the exit of the program,
-//! a deadline. After each event, the task checks every pending wait.
+//! One `select!` waits for all events: requests, output, write readiness, the exit of the program, a deadline. After
+//! each event, the task checks every pending wait.
 
 mod entry;
 mod exchanging;

@@ -1,14 +1,13 @@
 //! Output for the viewers of a terminal, without the queries in it.
 //!
-//! A program queries its terminal for the cursor, colours and capabilities, and receives the answer
-//! as input. This terminal has already answered; the terminal of each viewer would answer again. It
-//! would also execute sequences for its window and desktop: titles, clipboards, notifications, files
-//! to save. A watched program must not control them.
+//! A program queries its terminal for the cursor, colours and capabilities, and receives the answer as input. This
+//! terminal has already answered; the terminal of each viewer would answer again. It would also execute sequences for
+//! its window and desktop: titles, clipboards, notifications, files to save. A watched program must not control them.
 //!
-//! The filter recognises the sequences of xterm's ctlseqs, and of kitty for sequences that xterm
-//! lacks. It passes all other bytes unchanged, and holds back only an unfinished sequence. The bytes
-//! before and after a removed sequence must not form a new sequence: the filter drops an interrupted
-//! sequence, and ends a string that the removed sequence would have ended.
+//! The filter recognises the sequences of xterm's ctlseqs, and of kitty for sequences that xterm lacks. It passes all
+//! other bytes unchanged, and holds back only an unfinished sequence. The bytes before and after a removed sequence
+//! must not form a new sequence: the filter drops an interrupted sequence, and ends a string that the removed sequence
+//! would have ended.
 //!
 //! For output from a remote host ([`QueryFilter::drawing_only`]), the filter passes only permitted sequences:
 //! sequences that draw, and modes that end when the viewer leaves. The effect of other sequences on a terminal is

@@ -1,8 +1,8 @@
 //! The write lock of a terminal, which restricts typing to its holder.
 //!
-//! Without a holder, every client may type. A person who takes over holds the lock, and the terminal
-//! refuses the input of all other clients with the name of the holder and the start of the hold. The
-//! lock stores a record of that period for the next client that reads without holding it.
+//! Without a holder, every client may type. A person who takes over holds the lock, and the terminal refuses the input
+//! of all other clients with the name of the holder and the start of the hold. The lock stores a record of that period
+//! for the next client that reads without holding it.
 
 use std::time::SystemTime;
 

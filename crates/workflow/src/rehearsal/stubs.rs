@@ -112,8 +112,7 @@ const OTHER_FIELDS: [&str; 18] = [
 
 impl Stubs {
     /// Reads stubs: an object with the optional keys `states` and `tools` (results by name), `gates` (answers by
-    /// state),
-    /// `shell` (variables) and `session_id` (the given terminal of the run).
+    /// state), `shell` (variables) and `session_id` (the given terminal of the run).
     ///
     /// # Errors
     /// Returns all problems at once: unknown states, tools, variables and keys, and answers that a gate does not offer.

@@ -1,9 +1,8 @@
 //! A limit on the cells that a few bytes may draw.
 //!
-//! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as large as the
-//! screen. Each terminal has one task, and all tasks share few threads, so the bytes of one read
-//! may draw only a limited number of cells. The screen ignores drawing beyond the limit, which
-//! useful output does not reach.
+//! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as large as the screen. Each terminal has
+//! one task, and all tasks share few threads, so the bytes of one read may draw only a limited number of cells. The
+//! screen ignores drawing beyond the limit, which useful output does not reach.
 
 use super::XtermScreen;
 

@@ -1,9 +1,8 @@
 //! Colours that a program sets, queries and resets.
 //!
-//! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and the same numbers
-//! plus 100 to reset them, as in xterm's ctlseqs. Colours have the forms of Xlib's XParseColor,
-//! without names and device-independent spaces. Cells of the screen contain the index of a colour,
-//! so a change of the palette does not change them.
+//! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and the same numbers plus 100 to reset
+//! them, as in xterm's ctlseqs. Colours have the forms of Xlib's XParseColor, without names and device-independent
+//! spaces. Cells of the screen contain the index of a colour, so a change of the palette does not change them.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Motions of the cursor and its saved position.
 //!
-//! Motions that begin inside the margins stop at them (DEC STD 070), except for
-//! HPR and VPR. The emulator stores the saved state, except for origin mode.
+//! Motions that begin inside the margins stop at them (DEC STD 070), except for HPR and VPR. The emulator stores the
+//! saved state, except for origin mode.
 
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;

@@ -1,5 +1,4 @@
-//! Erases, and protection of cells from them (ED, EL, DECSED, DECSEL, DECSCA,
-//! SPA, EPA).
+//! Erases, and protection of cells from them (ED, EL, DECSED, DECSEL, DECSCA, SPA, EPA).
 
 use std::ops::Range;
 

@@ -1,8 +1,7 @@
 //! Terminal modes: their state, and the effects of a change.
 //!
-//! Numbers and names follow xterm's ctlseqs (SM, RM, DECSET, DECRST, DECRQM,
-//! XTSAVE, XTRESTORE). A few modes are only stored, because they have no effect
-//! on an emulator: the printer, the scrolling speed, the keyboard lock.
+//! Numbers and names follow xterm's ctlseqs (SM, RM, DECSET, DECRST, DECRQM, XTSAVE, XTRESTORE). A few modes are only
+//! stored, because they have no effect on an emulator: the printer, the scrolling speed, the keyboard lock.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! Rectangles of cells: copied, filled, erased, and their checksum (DEC STD 070,
-//! "Rectangular Area Operations").
+//! Rectangles of cells: copied, filled, erased, and their checksum (DEC STD 070, "Rectangular Area Operations").
 
 use std::ops::Range;
 

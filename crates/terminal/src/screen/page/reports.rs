@@ -1,5 +1,5 @@
-//! Answers to the queries that programs send to a terminal (DA, DSR, DECRQSS, XTWINOPS, XTVERSION,
-//! XTGETTCAP in xterm's ctlseqs; DEC STD 070).
+//! Answers to the queries that programs send to a terminal (DA, DSR, DECRQSS, XTWINOPS, XTVERSION, XTGETTCAP in xterm's
+//! ctlseqs; DEC STD 070).
 //!
 //! No answer repeats text from the output, because an answer is input of the program, and of the next reader of the
 //! terminal. So reports of titles are empty, and reports of capabilities repeat only names from [`CAPABILITIES`].

@@ -1,8 +1,7 @@
 //! Moves of the scroll region's content: rows up and down, columns left and right.
 //!
-//! IND, RI, SU, SD, IL and DL as in ECMA-48; DECIC, DECDC, DECBI and DECFI as in
-//! DEC STD 070. Without left and right margins, the emulator moves the rows and
-//! keeps the rows that scroll off at the top in its scrollback.
+//! IND, RI, SU, SD, IL and DL as in ECMA-48; DECIC, DECDC, DECBI and DECFI as in DEC STD 070. Without left and right
+//! margins, the emulator moves the rows and keeps the rows that scroll off at the top in its scrollback.
 
 use std::ops::Range;
 

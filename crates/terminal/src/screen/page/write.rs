@@ -1,5 +1,4 @@
-//! Text output with left and right margins: lines wrap at the right margin and continue at the left
-//! margin.
+//! Text output with left and right margins: lines wrap at the right margin and continue at the left margin.
 
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;

@@ -1,7 +1,7 @@
 //! Time from a program's print to the return of a wait for it, in one process.
 //!
-//! A shell prints the current time, which is compared with the time of the return. Prints `median_ms=… p95_ms=…
-//! rounds=…`, which `cargo xtask bench terminals` puts into its table.
+//! A shell prints the current time, and the benchmark compares that time with the time of the return. It prints
+//! `median_ms=… p95_ms=… rounds=…` for the table of `cargo xtask bench terminals`.
 #![allow(clippy::print_stdout, reason = "the program reports measurements")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

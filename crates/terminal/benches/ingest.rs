@@ -13,7 +13,7 @@ use steplatch_terminal::measured::Typescript;
 /// The most that one read of a pseudo-terminal returns on Linux.
 const READ: usize = 4095;
 
-/// Output in which a benchmark runs long enough to fill the scrollback several times.
+/// Size of the output of one benchmark, in bytes: enough to fill the scrollback several times.
 const BYTES: usize = 1 << 20;
 
 fn numbers() -> String {

@@ -16,8 +16,8 @@ use crate::terminal::write_lock::LockHolder;
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandRequest {
-    /// The command, in the shell's own language: one line or many. It runs unchanged: the shell does not expand
-    /// history, abbreviations or global aliases in it, and does not correct it. It expands other aliases, and stores
+    /// The command, in the shell's own language: one line or many. The command runs unchanged: the shell does not
+    /// correct it, and expands no history, abbreviations or global aliases. The shell expands other aliases, and stores
     /// the command in its history.
     pub command: String,
     /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
@@ -38,7 +38,7 @@ pub struct CommandRequest {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The gate at which a person approved the command. The terminal refuses the command if the terminal's state has
+    /// The gate of a person's approval of the command. The terminal refuses the command if the terminal's state has
     /// changed since then, see [`Terminal::record_state`](crate::Terminal::record_state).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
@@ -89,7 +89,7 @@ pub struct CommandResult {
     /// True if the command ended at a prompt that may be a shell's and reports no exit codes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_exit_code: bool,
-    /// Offset at which the output begins.
+    /// Start offset of the output.
     pub offset: u64,
     /// Offset after the output.
     pub end: u64,
@@ -138,7 +138,7 @@ pub struct InputRequest {
 }
 
 impl InputRequest {
-    /// Returns whether the program is a shell. Ignores `full_screen`, which an ended program may have left on.
+    /// Returns whether the program is a shell. Ignores `full_screen`, because an ended program may have left it on.
     #[must_use]
     pub fn is_of_shell(&self) -> bool {
         self.program.as_deref().is_some_and(is_shell_name)
@@ -218,7 +218,7 @@ pub enum RunError {
     /// A line of the command would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
-    /// The entry has an empty line, which is a separate command for the program at the prompt.
+    /// The entry has an empty line. For the program at the prompt, an empty line is a separate command.
     #[error(
         "nothing was typed: the entry has an empty line, and for {program}, an empty line is {meaning}; remove it, or \
          send the entry in parts"

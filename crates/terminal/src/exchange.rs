@@ -66,7 +66,7 @@ pub enum VariablesError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// The prompt has unentered text, which a request to this shell would destroy.
+    /// The prompt has unentered text. A request to this shell would destroy the text.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", describe_draft(.text))]
     HalfTyped {
         /// The typed text.

@@ -39,7 +39,7 @@ fn terminal_state(portions: &[&[u8]]) -> (TerminalState, OutputPipeline) {
         pipeline.take_in(portion, &mut replies);
         pipeline.transcript.settle();
     }
-    // A synchronized update ends at its time limit, which does not depend on the bytes.
+    // A synchronized update ends at its time limit, independently of the bytes.
     pipeline.screen.release();
     replies.extend(pipeline.screen.take_replies());
     let marks = pipeline.transcript.take_marks();

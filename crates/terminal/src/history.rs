@@ -129,8 +129,8 @@ impl SealedBlock {
 }
 
 impl History {
-    /// Creates an empty history for about `budget` bytes of compressed text besides the newest 128 to 256 KiB, without
-    /// a disk.
+    /// Creates an empty history without a disk. The budget is about `budget` bytes of compressed text, in addition to
+    /// the newest 128 to 256 KiB.
     #[must_use]
     pub(crate) fn new(budget: usize) -> Self {
         Self {
@@ -371,7 +371,7 @@ impl History {
         self.sealed.range(first..stop)
     }
 
-    /// Returns the stored text of `range`, clipped to whole characters, with the offset at which it begins.
+    /// Returns the stored text of `range`, clipped to whole characters, with its start offset.
     #[must_use]
     pub(crate) fn read(&self, range: Range<u64>) -> (u64, String) {
         let from = range.start.max(self.start());
@@ -457,7 +457,7 @@ fn nth_newline(start: u64, text: &str, range: &Range<u64>, nth: usize) -> Result
     position.map(|at| start + (low + at) as u64).ok_or_else(|| memchr::memchr_iter(b'\n', bytes).count())
 }
 
-/// Maximum number of zones, which take about 1.5 MiB. Real text has fewer.
+/// Maximum number of zones, about 1.5 MiB in total. Real text has fewer.
 const MAX_ZONES: usize = 100_000;
 
 fn decompress(bytes: &[u8], length: usize) -> Option<String> {

@@ -179,16 +179,16 @@ pub enum CommandOutcome {
     Ended {
         /// The exit code.
         exit_code: Option<i32>,
-        /// Offset at which its output begins.
+        /// Start offset of its output.
         begin: u64,
-        /// Offset at which its output ends.
+        /// End offset of its output.
         end: u64,
     },
     /// The command requested input or exceeded its time limit, and kept running.
     Left {
         /// True if the command requested input.
         asked: bool,
-        /// Offset at which its output begins.
+        /// Start offset of its output.
         begin: u64,
     },
     /// The command was not run.

@@ -22,7 +22,7 @@ pub(crate) struct OutputPipeline {
     pub(crate) screen: Box<dyn Screen>,
     /// The position of the cursor after the last prompt, and the size of the screen then.
     prompt_end: Option<(Cursor, Size)>,
-    /// The row at which the output of the last command began, counted from the first row that scrolled off.
+    /// The first row of the last command's output, counted from the first row that scrolled off.
     pub(crate) command_row: u64,
     /// Sequences that turned off modes left on by ended programs.
     reset_sequences: Vec<u8>,
@@ -112,14 +112,14 @@ impl OutputPipeline {
         self.rows_after_prompt().map(|rows| rows.concat())
     }
 
-    /// Returns the text from the last prompt to the cursor. Excludes text after the cursor, which an earlier program
-    /// may have printed. `None` if a row before the cursor's row is not full, because it may be output of a background
-    /// program.
+    /// Returns the text from the last prompt to the cursor. Excludes text after the cursor, because an earlier program
+    /// may have printed it. `None` if a row before the cursor's row is not full, because it may be output of a
+    /// background program.
     pub(crate) fn text_before_cursor(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);
         let (prompt, _) = self.prompt_end?;
         let cursor = self.screen.cursor();
-        // Most commands begin at an empty line, which needs no text of the screen.
+        // Most commands begin at an empty line, where no text of the screen is needed.
         if (cursor.row, cursor.col) == (prompt.row, prompt.col) {
             return Some(String::new());
         }
@@ -178,7 +178,7 @@ impl OutputPipeline {
         std::mem::take(&mut self.reset_sequences)
     }
 
-    /// Accepts a prompt that the program announced, which ends at the cursor.
+    /// Accepts an announced prompt that ends at the cursor.
     pub(crate) fn confirm_prompt(&mut self) {
         self.transcript.confirm_prompt();
         self.prompt_end = Some((self.screen.cursor(), self.screen.size()));
@@ -197,7 +197,7 @@ impl OutputPipeline {
     }
 }
 
-/// Feeds `bytes`, which end in a REP, with the granted number of repetitions.
+/// Feeds `bytes` up to their final REP, with the granted number of repetitions.
 fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], requested: u16) {
     let Some((last, before)) = bytes.split_last() else { return };
     screen.feed(before);

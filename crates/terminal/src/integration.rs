@@ -1,10 +1,10 @@
 //! Shells that report their state, without a change to the user's dotfiles.
 //!
-//! A shell with integration reads the user's files and those of this module, which make it print marks (OSC 133) around
-//! its prompt and around the output of a command. The marks carry a nonce, so that similar marks of a program do not
-//! count. The mark at the end of a command carries a new number each time, because a command can print its shell's
-//! prompt, or a recording of earlier output. This protects only against accidents: a program of the same user could
-//! read the nonce from the shell. The own marks of a shell (fish 4) lack the nonce and do not count.
+//! A shell with integration reads the user's files and the files of this module. The module's files make the shell
+//! print marks (OSC 133) around its prompt and around the output of a command. The marks carry a nonce, so that similar
+//! marks of a program do not count. The mark at the end of a command carries a new number each time, because a command
+//! can print its shell's prompt, or a recording of earlier output. This protects only against accidents: a program of
+//! the same user could read the nonce from the shell. A shell's own marks (fish 4) lack the nonce and do not count.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 
@@ -34,8 +34,7 @@ const EXCHANGE_VARIABLE: &str = "STEPLATCH_SHELL_EXCHANGE";
 /// The variable with the directory of the user's zsh files, if that is not the home directory.
 const ZDOTDIR_VARIABLE: &str = "STEPLATCH_SHELL_ZDOTDIR";
 
-/// The variable with the path of the integration for a login bash, to which `ENV` refers, and the variable with the
-/// user's `ENV`.
+/// Two variables of a login bash: the path of the integration, referenced by `ENV`, and the user's own `ENV`.
 const LOGIN_VARIABLE: &str = "STEPLATCH_SHELL_LOGIN";
 const ENV_VARIABLE: &str = "STEPLATCH_SHELL_ENV";
 

@@ -1,8 +1,7 @@
 //! Translates keys by name, and text, into the bytes that a program expects.
 //!
-//! Sequences are those of xterm (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>, "PC-Style Function Keys")
-//! and, where a program enabled it, of the kitty keyboard protocol
-//! (<https://sw.kovidgoyal.net/kitty/keyboard-protocol/>, flag 1).
+//! Follows xterm (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>, "PC-Style Function Keys") and, where a
+//! program enabled it, the kitty keyboard protocol (<https://sw.kovidgoyal.net/kitty/keyboard-protocol/>, flag 1).
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;

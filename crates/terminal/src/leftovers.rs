@@ -5,7 +5,7 @@
 
 use crate::screen::Cursor;
 
-/// DEC modes, each with true if a shell expects it on at its prompt.
+/// DEC modes. The flag of a mode is true if a shell expects the mode on at its prompt.
 const MODES: [(u16, bool); 25] = [
     // DECCKM: cursor keys of applications.
     (1, false),
@@ -67,7 +67,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// The ANSI mode in which new characters shift the rest of their row (IRM).
+    /// Insert mode (IRM), an ANSI mode: new characters shift the rest of their row.
     pub(crate) const INSERT: u16 = 4;
 
     /// Records that a DEC mode went on or off.
@@ -116,7 +116,7 @@ impl Leftovers {
     pub(crate) fn leave_screen(&mut self) -> String {
         let active_modes: Vec<u16> = ALTERNATE_SCREEN_MODES.into_iter().filter(|mode| self.is_left_on(*mode)).collect();
         active_modes.iter().for_each(|mode| self.set(*mode, false));
-        // One sequence is enough; prefer 1049, which restores the cursor.
+        // One sequence is enough. Prefer 1049, because it restores the cursor.
         active_modes.last().map(|mode| format!("\x1b[?{mode}l")).unwrap_or_default()
     }
 
@@ -140,8 +140,8 @@ impl Leftovers {
                 sequences.push_str(sequence);
             }
         }
-        // These sequences move the cursor to the first row. Restore it, and clear the program's rows after it, which
-        // would follow the prompt.
+        // These sequences move the cursor to the first row. Restore the cursor, and clear the program's rows after it;
+        // otherwise they would follow the prompt.
         if self.margins || self.is_left_on(ORIGIN) || self.is_left_on(SIDE_MARGINS) {
             sequences.push_str(&format!("\x1b[{};{}H\x1b[J", cursor.row + 1, cursor.col + 1));
         }

@@ -1,10 +1,10 @@
 //! Live terminals: a program on a pseudo-terminal, its screen, its history, its keys, and waits for its output.
 //!
 //! Owns every pseudo-terminal of this process, from start to end. Callers hold a [`Terminals`] and get a [`Terminal`]
-//! for each; the parts of a terminal live in a separate task, so that a keystroke, a resize and a read cannot race.
+//! for each id. The parts of a terminal live in a separate task, so that a keystroke, a resize and a read cannot race.
 //! Nothing here polls: output, exits and deadlines wake the waiting task.
 //!
-//! This crate depends neither on workflows nor on the transport by which clients reach it.
+//! This crate depends neither on workflows nor on the clients' transport.
 
 mod activity;
 mod characters;

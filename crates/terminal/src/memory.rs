@@ -1,9 +1,9 @@
 //! Returns free memory to the system.
 //!
 //! glibc keeps freed memory in one heap for each thread: after 200 flooding terminals had closed, a host still held ten
-//! times the memory that it needs. `malloc_trim(3)` returns all free pages, also those between used pages. An allocator
-//! that returns memory by itself (jemalloc, mimalloc) requires a C compiler and affects every allocation, for a benefit
-//! only at the close of a terminal.
+//! times the memory that it needs. `malloc_trim(3)` returns all free pages, even free pages between used ones. An
+//! allocator that returns memory by itself (jemalloc, mimalloc) requires a C compiler and affects every allocation, for
+//! a benefit only at the close of a terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Prompts of programs without shell integration: interpreters, debuggers, other shells.
 //!
-//! Classifies a row of the screen as a prompt, a continuation prompt or something else.
-//! Learns the prompt at which a command is entered and recognises its return. Pure: takes rows as input.
+//! Classifies a row of the screen as a prompt, a continuation prompt or something else. Learns the prompt of an entered
+//! command and recognises that prompt when it returns. Pure: takes rows as input.
 
 use crate::{command, python_entry};
 
@@ -150,7 +150,7 @@ const INTERPRETERS: &[Interpreter] = &[
 /// Names of programs, and of threads of programs, whose prompt is `> `.
 const ANGLE_PROMPT_PROGRAMS: &[&str] = &["node", "MainThread", "R", "deno", "bun", "mongosh"];
 
-/// Continuation prompts of shells, besides `> `.
+/// Continuation prompts of shells, in addition to `> `.
 const CONTINUATIONS: &[&str] = &[
     "quote>",
     "dquote>",
@@ -266,7 +266,7 @@ impl LearnedPrompt {
         })
     }
 
-    /// Returns whether the prompt may be a shell's, which accepts shell commands.
+    /// Returns whether the prompt may belong to a shell, and so accept shell commands.
     pub(crate) fn may_be_shell(&self) -> bool {
         self.is_shell
     }
@@ -392,8 +392,8 @@ impl LearnedPrompt {
         reserved_bytes + first_line.len() + further_lines.map(str::len).sum::<usize>()
     }
 
-    /// Returns the length of the rows at the beginning of `output` in which a multi-line editor draws the entry
-    /// `typed`, in bytes.
+    /// Returns the length in bytes of a multi-line editor's drawing of the entry `typed`, in the first rows of
+    /// `output`.
     pub(crate) fn drawn_entry_rows(&self, output: &str, typed: &str) -> usize {
         let is_drawn = |line: &&str| {
             let row = line.strip_suffix('\n').unwrap_or_default();
@@ -405,8 +405,8 @@ impl LearnedPrompt {
         output.split_inclusive('\n').take_while(is_drawn).map(str::len).sum()
     }
 
-    /// Removes the trailing prompt from `output`: the empty line before the prompt, and the prompt itself
-    /// if only blank lines follow, which a line editor reserves for a menu.
+    /// Removes the trailing prompt from `output`: the empty line before the prompt, and the prompt itself if only blank
+    /// lines follow. A line editor reserves blank lines for a menu.
     pub(crate) fn trim_prompt(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
         // For other programs, such a last line is output.

@@ -1,4 +1,4 @@
-//! Entries for the prompt of Python without bracketed paste, which reads line by line.
+//! Entries for the prompt of a Python without bracketed paste, read line by line.
 //!
 //! Divides a text into statements. At such a prompt, an empty line ends a block, and an unindented line directly after
 //! a block is an error; see "interactive mode" in the Python tutorial and
@@ -23,7 +23,7 @@ pub(crate) fn takes_single_statements(program: &str) -> bool {
 }
 
 /// Splits a text into statements to type, without the empty line that ends a block. An empty line inside a block
-/// becomes a line with one space, which does not end the block.
+/// becomes a line with one space, so that it does not end the block.
 pub(crate) fn statements(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut statements: Vec<String> = Vec::new();

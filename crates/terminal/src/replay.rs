@@ -1,8 +1,8 @@
 //! A screen that draws recorded output again.
 //!
 //! A replay has the parsers and the emulator of a live terminal, so that it shows the same screens. It discards answers
-//! to queries in the output. A keyframe is text from which another replay of the same size continues. It excludes the
-//! scrollback, the saved cursor and tab stops.
+//! to queries in the output. A keyframe is text that restores the screen in another replay of the same size. It
+//! excludes the scrollback, the saved cursor and tab stops.
 
 use crate::history::History;
 use crate::intake::OutputPipeline;
@@ -94,8 +94,8 @@ impl Replay {
         self.pipeline.screen.release();
     }
 
-    /// Returns text from which a new replay of the same size shows this screen and continues. `None` if text cannot
-    /// express the state, such as within a sequence, on the alternate screen, or with a changed palette or rendition.
+    /// Returns text that restores this screen in a new replay of the same size. `None` if text cannot express the
+    /// state, such as within a sequence, on the alternate screen, or with a changed palette or rendition.
     #[must_use]
     pub fn keyframe(&self) -> Option<String> {
         let is_outside = self.sequence_state == SequenceState::Outside && self.pipeline.is_outside_of_strings();

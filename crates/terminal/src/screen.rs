@@ -86,7 +86,7 @@ pub struct Modes {
     pub application_cursor: bool,
     /// True if `ESC [ 200 ~` and `ESC [ 201 ~` enclose pasted text.
     pub bracketed_paste: bool,
-    /// True on the alternate screen, which full-screen programs use.
+    /// True on the alternate screen of full-screen programs.
     pub alternate_screen: bool,
     /// Mouse events that the program requests.
     #[serde(default, skip_serializing_if = "MouseReports::are_none")]
@@ -144,8 +144,8 @@ pub(crate) trait Screen: Send {
     fn scrollback(&self, max_rows: usize) -> Picture;
     /// Returns escape sequences that reproduce this state, with cursor and modes, on a terminal of the same size.
     fn snapshot(&self) -> String;
-    /// Returns escape sequences from which a new screen of the same size continues like this screen. `None` if they
-    /// cannot express the current state.
+    /// Returns escape sequences that restore this screen in a new screen of the same size. `None` if they cannot
+    /// express the current state.
     fn keyframe(&self) -> Option<String>;
     /// Returns the number of resets of the emulator after a failure on a program's output.
     #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]

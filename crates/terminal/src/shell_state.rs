@@ -34,7 +34,7 @@ const MAX_PROGRAMS: usize = 5000;
 pub(crate) struct ShellState {
     /// The hash of each part, by its name.
     parts: BTreeMap<String, u64>,
-    /// The names of parts that change with each prompt, which are not compared.
+    /// The names of parts that change with each prompt. These parts are not compared.
     volatile_parts: BTreeSet<String>,
     /// The background jobs, by their processes. The end of a job is not a difference.
     jobs: BTreeSet<String>,
@@ -51,7 +51,7 @@ pub(crate) struct OpenFiles(BTreeMap<u32, String>);
 pub enum NotedState {
     /// The state of the shell, for comparison before the next approved input.
     Shell {
-        /// Signals and events at which the shell runs a command on its own.
+        /// Trapped signals and events: at each, the shell runs a command on its own.
         traps: Vec<String>,
     },
     /// A program waits for input. The comparison checks only that it is the same program.
@@ -231,7 +231,7 @@ impl OpenFiles {
         if flags & O_CLOEXEC != 0 || (number > Self::MAX_DESCRIPTOR && !kind.is_file()) {
             return None;
         }
-        // Ignore the flags of a terminal, which differ when it is reopened.
+        // Ignore the flags of a terminal, because they differ after a reopening.
         let flags = if kind.is_char_device() { 0 } else { flags & (O_ACCMODE | O_APPEND) };
         let position = field("pos:").filter(|_| kind.is_file() && flags & O_ACCMODE != O_WRONLY).unwrap_or_default();
         Some(format!("{target:?} {} {} {flags} {position}", metadata.dev(), metadata.ino()))

@@ -1,8 +1,8 @@
 //! Terminals without programs, for simulations of the layers above them.
 //!
 //! A simulated terminal answers the requests of a [`Terminal`](crate::Terminal) like a shell at its prompt whose
-//! commands print one line. It reports each effect when it performs it, with a delay before and after, so that other
-//! events may occur in the meantime.
+//! commands print one line. The simulation reports each effect at the time of the effect, with a delay before and
+//! after, so that other events may occur in the meantime.
 
 use std::fmt;
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl SimulatedShell<'_> {
             Request::Hold(_, _, reply) => drop(reply.send(Ok(()))),
             Request::GiveBack(_, _, reply) => drop(reply.send(())),
             Request::HandedBack(reply) => drop(reply.send(None)),
-            // There is no screen: drop the reply channel, which the requester notices.
+            // There is no screen: drop the reply channel, so that the requester notices.
             Request::Forget(_)
             | Request::Picture(_)
             | Request::Scrollback(..)

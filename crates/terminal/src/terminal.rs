@@ -150,7 +150,7 @@ pub enum InputError {
     /// A line of the input would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
-    /// The input has an empty line, at which the program at the prompt would end or repeat an entry.
+    /// The input has an empty line. At an empty line, the program at the prompt would end or repeat an entry.
     #[error(
         "nothing was typed: the text has an empty line, and {program} takes an empty line for {meaning}; leave it out, send \
          the text in parts, or use run_command"
@@ -201,8 +201,8 @@ pub struct Input {
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
-    /// The gate at which a person approved the input. The terminal refuses the input if the terminal's state has
-    /// changed since then, see [`Terminal::record_state`].
+    /// The gate of a person's approval of the input. The terminal refuses the input if the terminal's state has changed
+    /// since then, see [`Terminal::record_state`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
     /// The run that types an approved input. In a shell that marks its prompts, the input begins on an empty line: the
@@ -225,7 +225,7 @@ pub struct Input {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_program: Option<String>,
     /// True to omit the [`View`] from the reply to an input without `settle`, for senders that follow the screen or
-    /// wait for output. A view requires reads of `/proc`, which delay the echo of a key. A host of an older version
+    /// wait for output. A view requires reads of `/proc`, and these delay the echo of a key. A host of an older version
     /// returns a view anyway.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
@@ -292,7 +292,7 @@ pub struct View {
     /// The unentered text at the shell's prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<String>,
-    /// The name of the terminal, besides the id.
+    /// The name of the terminal, in addition to the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Identifies this screen, for [`Part::New`]. None from a host of an older version.
@@ -456,7 +456,7 @@ pub struct Description {
     pub id: TerminalId,
     /// The requested command line.
     pub command: String,
-    /// A name besides the id.
+    /// A name in addition to the id.
     pub name: Option<String>,
     /// The client or run that opened it.
     pub opened_by: Option<String>,
@@ -654,7 +654,7 @@ impl Terminal {
         !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
     }
 
-    /// Returns the time at which its program ended, if any.
+    /// Returns the end time of its program, if it has ended.
     pub(crate) fn ended(&self) -> Option<Instant> {
         self.life.0.ended.get().copied()
     }
@@ -758,8 +758,8 @@ impl Terminal {
         self.send_request(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
 
-    /// Like [`Terminal::watch_screen`], but returns only the rows that differ from the known version, which comes from
-    /// this method or from [`Terminal::watch_screen`].
+    /// Like [`Terminal::watch_screen`], but returns only the rows that differ from the known version. The version comes
+    /// from this method or from [`Terminal::watch_screen`].
     ///
     /// # Errors
     /// If the terminal has closed, or closes in the meantime.
@@ -807,7 +807,7 @@ impl Terminal {
     ///
     /// Requires an integrated shell at its prompt, without unentered text in bash. Does not affect the screen, the
     /// history, waits, or the shell's own state. Takes at most 10 s, for values of at most 4 MB in total. An inner
-    /// shell receives a typed line, which busybox and ksh store in their history.
+    /// shell receives a typed line; busybox and ksh store the line in their history.
     ///
     /// # Errors
     /// If a name is invalid, the shell is not at its prompt, or it does not answer.
@@ -861,14 +861,15 @@ impl Terminal {
         if unset_names.is_empty() { Ok(()) } else { Err(VariablesError::Refused(unset_names)) }
     }
 
-    /// Records the state of the terminal at a question to a person, once for each gate. The terminal compares its state
-    /// when it receives an input [approved at this gate](Input::approved_at).
+    /// Records the state of the terminal at a question to a person, once for each gate. The terminal compares the
+    /// recorded state with its current state at an input [approved at this gate](Input::approved_at).
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn record_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.find_question_state(&gate).is_none() {
-            // Remove text at the prompt, at which bash does not answer. The next approved input would remove it anyway.
+            // Remove text at the prompt: bash does not answer at a prompt with text, and the next approved input would
+            // remove the text anyway.
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
             let _ = self.send_request(|reply| Request::ClearLine(run, reply)).await?;
             let state = self.read_state().await?;

@@ -27,14 +27,14 @@ use crate::transcript::Transcript;
 pub struct Options {
     /// Maximum number of open terminals.
     pub max_terminals: usize,
-    /// Duration for which a terminal stays readable after its program has ended.
+    /// Retention period after the end of a terminal's program; the terminal stays readable until then.
     pub grace: Duration,
-    /// Duration without a user, a watcher or output after which a terminal closes. `None` for no limit.
+    /// Idle timeout: without a user, a watcher or output, a terminal closes after this time. `None` for no limit.
     pub idle: Option<Duration>,
     /// Memory for the compressed older output of each terminal, in bytes.
     pub history_budget: usize,
     /// Directory for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file
-    /// there, which no other user can read and which is removed at the end of this process.
+    /// there. No other user can read the file, and the system removes it at the end of this process.
     pub history_directory: Option<PathBuf>,
     /// Disk space for the compressed older output of each terminal, in bytes.
     pub history_on_disk: usize,
@@ -47,7 +47,7 @@ pub struct Options {
     /// True if this process adopts the orphans of terminals. Only for a process that starts all of its children through
     /// [`Terminals`].
     pub adopt_orphans: bool,
-    /// The simulation of all terminals, which then have no programs.
+    /// The simulation of all terminals; they have no programs.
     #[cfg(feature = "simulation")]
     pub simulation: Option<Arc<dyn Simulation>>,
 }
@@ -82,11 +82,11 @@ pub struct Spec {
     pub directory: PathBuf,
     /// The inherited environment. Variables that describe another terminal are removed.
     pub inherited: Vec<(OsString, OsString)>,
-    /// Additional variables, which are set unchanged.
+    /// Additional variables, set unchanged.
     pub environment: Vec<(OsString, OsString)>,
     /// The size.
     pub size: Size,
-    /// A name besides the id.
+    /// A name in addition to the id.
     pub name: Option<String>,
     /// The client or run that opens it.
     pub opened_by: Option<String>,
@@ -162,7 +162,7 @@ pub enum OpenError {
 pub struct Opened {
     /// The terminal.
     pub terminal: Terminal,
-    /// True if its shell reports when it is at its prompt.
+    /// True if its shell reports the beginning of each prompt.
     pub integrated: bool,
 }
 
@@ -234,7 +234,7 @@ impl Terminals {
             loop {
                 match self.reserve(&TerminalId::random(), name) {
                     Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {}
-                    // Ignore the error, which cannot occur: `self` owns the sender.
+                    // Ignore the error: it cannot occur, because `self` owns the sender.
                     Err(OpenError::TooMany { .. }) => drop(count.changed().await),
                     reserved => return reserved,
                 }
@@ -465,7 +465,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Returns the environment of a terminal's program: the inherited variables without those of another terminal, the
+/// Returns the environment of a terminal's program: the inherited variables except another terminal's variables, the
 /// variables of this terminal, and the requested variables.
 fn terminal_environment(
     inherited: Vec<(OsString, OsString)>,

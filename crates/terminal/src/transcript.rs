@@ -61,7 +61,7 @@ pub(crate) enum Mark {
 /// Reason why parsing stopped before the end of a portion. The caller acts on it before it continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// DECSTR, which the emulator lacks.
+    /// DECSTR. The emulator does not implement it.
     SoftReset,
     /// Another sequence that the emulator lacks.
     Control(Control),
@@ -146,14 +146,14 @@ impl Transcript {
         self.writer.sources.push(MarkingShell::new(nonce, begins_at_line_end));
     }
 
-    /// Forgets the innermost shell, which has ended.
+    /// Forgets the innermost shell after its end.
     pub(crate) fn leave_shell(&mut self) {
         self.writer.attribute_motion();
         self.writer.sources.pop();
         self.writer.enter(Zone::Output);
     }
 
-    /// Accepts a claimed prompt, which ends at the cursor.
+    /// Accepts a claimed prompt that ends at the cursor.
     pub(crate) fn confirm_prompt(&mut self) {
         self.writer.attribute_motion();
         if let Some(source) = self.writer.sources.last_mut() {
@@ -219,8 +219,8 @@ impl Transcript {
 
 /// A shell whose marks count.
 ///
-/// A command can print the marks of prompts, which are in variables. So during a command, only the mark of its end
-/// counts, which has a new number.
+/// A command can print the marks of prompts, because they are in variables. So during a command, only the mark of its
+/// end counts: it has a new number.
 struct MarkingShell {
     nonce: String,
     /// True if the shell has no hook that marks the start of commands.
@@ -277,13 +277,13 @@ struct Writer {
     prompt_follows_output: bool,
     /// The line in progress.
     line: OpenLine,
-    /// True if the last motion was a carriage return, which may be part of a line end.
+    /// True if the last motion was a carriage return, a possible part of a line end.
     has_returned: bool,
     /// Maximum number of rows between the cursor and the lowest row with text.
     rows_above: usize,
     /// The line number and the column of the saved cursor.
     saved_cursor: Option<(u64, usize)>,
-    /// The current modes and margins with which the transcript does not know the position of characters.
+    /// The current modes and margins that hide the position of characters from the transcript.
     untracked_modes: u8,
     /// Rows of the screen.
     rows: u16,
@@ -296,8 +296,8 @@ struct Writer {
     leftovers: Leftovers,
     /// True if a line editor accepts pastes. It then reports the line that it reads.
     takes_pastes: bool,
-    /// Offset at which the output of the command ended and hooks of the shell begin to print, until the mark of the
-    /// command's end (OSC 133 ; E, specific to this integration).
+    /// End offset of the command's output, where hooks of the shell begin to print, until the mark of the command's end
+    /// (OSC 133 ; E, specific to this integration).
     output_end: Option<u64>,
     /// Same as `output_end`, until the next command begins.
     hooks_start: Option<u64>,
@@ -363,7 +363,7 @@ impl Keyboard {
 /// Number of rows that exceeds any screen.
 const ROWS_BEYOND_SCREEN: usize = 1000;
 
-/// Modes and margins with which the transcript does not know the position of characters.
+/// Modes and margins that hide the position of characters from the transcript.
 const ORIGIN: u8 = 1;
 const NO_WRAP: u8 = 1 << 1;
 const MARGINS: u8 = 1 << 2;
@@ -405,7 +405,7 @@ impl Writer {
         self.moved_rows |= !is_within || self.line.is_full(&self.history);
     }
 
-    /// Records a change of a line with several rows, in which the transcript does not track positions.
+    /// Records a change of a line with several rows. The transcript does not track positions in such a line.
     fn record_wrapped(&mut self) {
         self.record_untracked();
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
@@ -944,7 +944,7 @@ impl Perform for Writer {
                 let flag_mode = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
                 self.keyboard.set(self.alternate, first, flag_mode);
             }
-            // Do not repeat combining characters, which would accumulate on one cell.
+            // Do not repeat combining characters, because they would accumulate on one cell.
             ([], 'b') if !ignore => {
                 self.repeat(first.max(1));
                 self.pause = Some(Pause::Repeat(if self.combining_chars > 0 { 0 } else { first.max(1) }));

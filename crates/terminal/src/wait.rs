@@ -22,9 +22,9 @@ pub struct Wait {
     pub patterns: Vec<Pattern>,
     /// Text to search.
     pub target: Target,
-    /// Offset at which to begin the search; by default, the offset of the last input.
+    /// Start offset of the search; by default, the offset of the last input.
     pub since: Option<u64>,
-    /// Event that ends the wait besides a match and the end of the program.
+    /// Event that ends the wait, in addition to a match and the end of the program.
     pub until: Until,
     /// Set if the wait also ends when the program waits for typed input, see [`Reason::Input`].
     pub input: Option<InputWait>,
@@ -46,7 +46,7 @@ pub struct Wait {
     pub line: Option<u64>,
 }
 
-/// Text in which a wait searches for its patterns.
+/// Text that a wait searches for its patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Target {
     /// The output as text, including scrolled text.
@@ -56,7 +56,7 @@ pub enum Target {
     Screen,
 }
 
-/// Event that ends a wait, besides a match, the end of the program, and the time limit.
+/// Event that ends a wait, in addition to a match, the end of the program, and the time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Until {
     /// No other event.
@@ -70,7 +70,7 @@ pub enum Until {
     Quiet(Quiet),
 }
 
-/// Condition under which a program is considered waiting for typed input.
+/// Condition of a program's wait for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWait {
     /// The kernel shows that the program sleeps in a read of the terminal, and no input remains.
@@ -79,7 +79,7 @@ pub enum InputWait {
     KnownOrQuiet,
 }
 
-/// Mode in which a program reads the input that it waits for.
+/// Reading mode of a program that waits for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputReading {
     /// The program echoes typed input, or reads keys.
@@ -101,7 +101,7 @@ impl InputReading {
     }
 }
 
-/// Silence after which a terminal is considered quiet.
+/// Minimum silence of a quiet terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// After some output.
@@ -172,7 +172,7 @@ pub struct Waited {
     /// The match, if any. After the time limit or the end of the program, this may be a match in the echo of the input,
     /// see [`PatternMatch::in_echo`].
     pub found: Option<PatternMatch>,
-    /// Offset at which the next wait begins to search: after the match, or after all output.
+    /// Start offset of the next wait's search: after the match, or after all output.
     pub offset: u64,
     /// The exit of the program, if it has ended.
     pub exit: Option<Exit>,
@@ -192,7 +192,7 @@ pub struct Waited {
 /// Maximum size of the text of one pass, in bytes. The terminal serves other requests between two passes.
 const MAX_PASS_BYTES: u64 = 1 << 20;
 
-/// Maximum length of the part of a multi-line match before the border of two passes, in bytes.
+/// Maximum length of a multi-line match before the border of two passes, in bytes.
 const MAX_OVERLAP_BYTES: u64 = 16 * 1024;
 
 /// Maximum distance to search back for the beginning of a line, in bytes.

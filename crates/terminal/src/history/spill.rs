@@ -1,7 +1,7 @@
 //! Older output on disk, in a file that no other process can open.
 //!
-//! Owns an unnamed file, which is removed at the end of this process, and uses it as a ring buffer of blocks, so that
-//! the file never exceeds its budget. The history interprets the blocks.
+//! Owns an unnamed file, used as a ring buffer of blocks, so that the file never exceeds its budget. The system removes
+//! the file at the end of this process. The history interprets the blocks.
 
 use std::fs::File;
 use std::io;
@@ -89,7 +89,7 @@ impl Spill {
         Ok(block)
     }
 
-    /// Drops the oldest block, which is at `position`.
+    /// Drops the oldest block, at `position`.
     pub(crate) fn drop_oldest(&mut self, position: BlockPosition) {
         debug_assert_eq!(position.offset, self.oldest, "blocks are dropped in the order in which they were written");
         self.oldest = position.offset + position.length as u64;

@@ -38,7 +38,7 @@ pub(crate) fn kind_from_answer(answer: &str) -> Kind {
     let mut versions = answer.split(',');
     let mut next = || versions.next().unwrap_or_default().trim();
     let [zsh, bash, fish] = [next(), next(), next()];
-    // bash before 4.4 has no PS0, which marks the beginning of a command.
+    // bash before 4.4 has no PS0 to mark the beginning of a command.
     let has_ps0 = || {
         let mut numbers = bash.split('.').map_while(|number| number.parse::<u32>().ok());
         (numbers.next(), numbers.next()) >= (Some(4), Some(4))
@@ -135,7 +135,7 @@ impl HiddenTyping {
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<HiddenAnswer> {
         let searched = self.held.len().saturating_sub(self.begin.len());
         self.held.extend_from_slice(bytes);
-        // Most portions are an echo without marks, which cannot complete the answer.
+        // Most portions are an echo without marks and cannot complete the answer.
         if self.prompt.is_some() && memchr::memchr(b'\x07', &self.held[searched..]).is_none() {
             return None;
         }

@@ -53,7 +53,7 @@ impl Child {
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        // An ended program has no start time; 0 is earlier than any process that it left behind.
+        // An ended program has no start time; 0 is earlier than the start of any remaining process.
         let origin = Arc::new(orphans.register_origin(start_time(pid).unwrap_or(0)));
         let is_reaped = AtomicBool::new(false);
         Ok(Self { pid, pidfd: register_with_reactor(pidfd)?, orphans: orphans.clone(), origin, is_reaped })
@@ -63,7 +63,7 @@ impl Child {
         self.pid
     }
 
-    /// Returns the matcher that distinguishes its orphans from those of other terminals.
+    /// Returns the matcher that distinguishes its orphans from other terminals' orphans.
     pub(crate) fn orphan_matcher(&self) -> OrphanMatcher {
         OrphanMatcher { origin: self.origin.clone(), orphans: self.orphans.clone() }
     }

@@ -357,7 +357,7 @@ fn child_pids(pid: i32) -> Vec<i32> {
 enum WaitChannel {
     /// Input of the terminal: a read, or a poll of the terminal and possibly other descriptors.
     ReadsTerminal,
-    /// Several events, which may include a key.
+    /// Several events, possibly including a key.
     WaitsForSome,
     /// None: the process is running.
     Runs,
@@ -434,8 +434,8 @@ const MAX_POLLED_DESCRIPTORS: u64 = 1024;
 
 /// Returns the descriptors that a system call waits to read from. `None` if the kernel does not reveal them.
 ///
-/// Reads the arguments of poll(2) and select(2) from the memory of the process, which the kernel allows for
-/// descendants, and the interest list of epoll(7) from proc_pid_fdinfo(5).
+/// Reads the arguments of poll(2) and select(2) from the memory of the process, and the interest list of epoll(7) from
+/// proc_pid_fdinfo(5). The kernel permits reading the memory of descendants.
 fn polled_descriptors(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
     let memory = |address: u64, bytes: u64| {
         let mut buffer = vec![0; usize::try_from(bytes).ok()?];

@@ -1,8 +1,8 @@
 //! Orphaned processes that this process has adopted.
 //!
 //! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of every descendant whose own parent ends
-//! first. So this process can still find a process that left its session, and must reap it when it ends. Only a process
-//! that starts all of its children adopts orphans; tests do not.
+//! first. So this process can still find a descendant that left its session, and must reap the descendant when it ends.
+//! Only a process that starts all of its children adopts orphans; tests do not.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl Orphans {
         Ok(())
     }
 
-    /// Reaps orphans that ended at least `grace` ago. `unreaped` has the other ended orphans, each with the time at
-    /// which its end was noticed.
+    /// Reaps orphans that ended at least `grace` ago. `unreaped` has the other ended orphans, with the times of their
+    /// detection.
     fn collect(&self, unreaped: &mut BTreeMap<i32, Instant>, grace: Duration) {
         let waited_for = self.waited_for.lock();
         let now = Instant::now();

@@ -1,8 +1,8 @@
 //! Programs without a terminal: pipes for streams, and a family of processes that ends as a whole.
 //!
 //! For callers that need the output and the errors of a program separately, or speak a protocol with it. The processes
-//! of a program are found and ended like those of a terminal. A dropped [`Piped`] ends its family in the background, so
-//! that a cancelled caller leaves no process running.
+//! of a program are found and ended like the processes of a terminal. A dropped [`Piped`] ends its family in the
+//! background, so that a cancelled caller leaves no process running.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -42,8 +42,8 @@ pub struct PipedSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Source of its standard input.
     pub stdin: Stdin,
-    /// The unique name of its family, by which [`Programs::end_left`] finds it from another process. `None` for a
-    /// random name.
+    /// The unique name of its family. [`Programs::end_left`] of another process finds the family by this name. `None`
+    /// for a random name.
     pub family: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Discipline {
     pub(crate) whole_lines: bool,
     /// True if the terminal shows typed input (ECHO).
     pub(crate) echo: bool,
-    /// Mode in which the program reads.
+    /// Reading mode of the program.
     pub(crate) reading: Reading,
     /// True if carriage returns reach the program unchanged (ICRNL and INLCR unset). The kernel translates characters
     /// at their arrival, before the program reads them.
@@ -41,7 +41,7 @@ pub(crate) struct Discipline {
     pub(crate) signal_characters: [u8; 3],
 }
 
-/// Unit in which a program reads typed input, according to the modes of the terminal.
+/// A program's unit of reading typed input, according to the modes of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Whole lines from the terminal.

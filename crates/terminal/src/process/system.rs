@@ -49,7 +49,7 @@ pub(super) struct Execution<'a> {
     pub(super) descriptors: Option<Rlimit>,
 }
 
-/// Step at which an execution failed, with the system's error.
+/// The failed step of an execution, with the system's error.
 #[derive(Debug)]
 pub(super) enum ExecutionError {
     /// Changing to the directory.
@@ -174,7 +174,7 @@ impl NewProcess<'_> {
         let mut last_error = io::Error::from_raw_os_error(libc::ENOENT);
         for candidate in self.execution.candidates {
             // SAFETY: the file and all texts end with NUL, both lists with a null pointer, and all outlive the call.
-            // `arguments` has the shell's name before those of the program.
+            // `arguments` has the shell's name before the program's arguments.
             unsafe { libc::execve(candidate.as_ptr(), self.arguments.as_ptr().add(1), self.environment.as_ptr()) };
             last_error = io::Error::last_os_error();
             if last_error.raw_os_error() == Some(libc::ENOEXEC) {

@@ -45,7 +45,7 @@ struct Process {
 /// The program that a terminal started at its opening.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLeader {
-    /// The process id, which is also the id of its session.
+    /// The process id, and also the session id.
     pub(crate) pid: Pid,
     /// True if it was reaped, so that its process id may refer to another process.
     pub(crate) is_reaped: bool,
@@ -139,7 +139,7 @@ impl PidHandle {
     }
 }
 
-/// Criteria that distinguish the orphans of a terminal from those of others.
+/// Criteria that distinguish the orphans of a terminal from other terminals' orphans.
 #[derive(Debug, Clone)]
 pub(crate) struct OrphanMatcher {
     pub(super) origin: Arc<OrphanOrigin>,
@@ -187,8 +187,8 @@ async fn find_family(
     TerminalProcesses { members: processes, doubtful }
 }
 
-/// Returns whether a process is a daemon or a terminal host of this product, which serves more than one terminal. A
-/// process can choose its name and arguments, so it must also execute our program.
+/// Returns whether a process is a daemon or a terminal host of this product. Such a process serves more than one
+/// terminal. A process can choose its name and arguments, so it must also execute our program.
 fn is_own_server(pid: i32, name: &str) -> bool {
     const OURS: &str = "steplatch";
     name == OURS
@@ -244,7 +244,7 @@ fn members(
         let session = leader.pid.as_raw_nonzero().get();
         let is_in_session = pid == session || process.session == session;
         let is_orphan = (process.parent == own_pid || process.parent == 1) && pid != own_pid;
-        // The id of a reaped leader may belong to a foreign process, which does not carry the mark.
+        // The id of a reaped leader may belong to a foreign process. A foreign process does not carry the mark.
         ((is_in_session && !leader.is_reaped) || ((is_in_session || is_orphan) && has_mark(pid))).then_some(pid)
     }));
     // Add descendants until a pass finds no new one.

@@ -83,7 +83,7 @@ pub(super) struct XtermScreen {
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
     moved_from: (usize, usize),
-    /// The content of the alternate screen after mode 47, which does not clear it.
+    /// The content of the alternate screen after mode 47. That mode does not clear the content.
     alternate: Option<Vec<Vec<Cell>>>,
     /// True if DECCARA and DECRARA change rectangles instead of ranges of text (DECSACE).
     attributes_in_rectangle: bool,
@@ -95,7 +95,7 @@ pub(super) struct XtermScreen {
     draw_budget: DrawBudget,
     /// Number of rows of the main screen that have scrolled off at the top.
     scrolled: u64,
-    /// Number of resizes and resets, each of which changes the rows of the screen.
+    /// Number of resizes and resets; they change the rows of the screen.
     epoch: u64,
 }
 
@@ -321,7 +321,7 @@ impl XtermScreen {
         self.term.grid().cursor.template.bg.into()
     }
 
-    /// Returns the row and the column from which positions count.
+    /// Returns the origin of positions: a row and a column.
     fn home(&self) -> (usize, usize) {
         if self.origin() { (self.top, self.left_and_right().0) } else { (0, 0) }
     }
@@ -388,8 +388,8 @@ fn line(row: usize) -> Line {
     Line(row as i32)
 }
 
-// The default methods do nothing. Colours and the stack of titles arrive as controls, which have more details. Programs
-// have no access to the clipboard.
+// The default methods do nothing. Colours and the stack of titles arrive as controls, with more details. Programs have
+// no access to the clipboard.
 impl Handler for XtermScreen {
     #[inline]
     fn input(&mut self, character: char) {

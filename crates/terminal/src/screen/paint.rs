@@ -70,7 +70,7 @@ pub(super) fn snapshot<'a>(
 }
 
 impl Area {
-    /// Appends the margins and origin mode. Returns the row and column from which positions then count.
+    /// Appends the margins and origin mode. Returns the new origin of positions: a row and a column.
     fn write(self, out: &mut String) -> (usize, usize) {
         // A write to a `String` does not fail.
         let _ = write!(out, "\x1b[{};{}r", self.rows.0 + 1, self.rows.1 + 1);

@@ -39,7 +39,7 @@ const FIRST_CHECK_DELAY: Duration = Duration::from_millis(5);
 pub(super) struct Reader {
     /// The process group in the foreground.
     pub(super) group: Option<Pid>,
-    /// Unit in which the program reads, if the terminal reports it.
+    /// Reading unit of the program, if the terminal reports it.
     pub(super) reading: Option<Reading>,
     /// The shell, if it reports its prompts and its own group is in the foreground.
     pub(super) shell: Option<ShellReader>,

@@ -9,7 +9,7 @@ pub(super) struct Draft {
     text: Vec<u8>,
     /// True after a key with an unknown effect on the line.
     has_unknown_edit: bool,
-    /// True if the last key was Ctrl-U, which erases the line. The screen shows the remaining text.
+    /// True if the last key was Ctrl-U (erase the line). The screen shows the remaining text.
     ends_with_clear_key: bool,
     /// True if the text was typed before the current prompt. The program that ran then may have read it.
     is_typed_ahead: bool,
@@ -19,11 +19,11 @@ pub(super) struct Draft {
     entered_by: Option<String>,
     /// True after a key whose effect depends on the shell or its mode.
     has_ambiguous_key: bool,
-    /// True if the last text was typed in canonical mode, in which the kernel holds it until Enter.
+    /// True if the last text was typed in canonical mode. In that mode, the kernel holds the text until Enter.
     pub(super) is_held: bool,
     /// The last byte.
     last: u8,
-    /// Number of matched bytes of the marker of a paste.
+    /// Number of matched bytes of a paste's marker.
     matched_marker_bytes: usize,
     /// True during a paste.
     is_paste: bool,
@@ -71,8 +71,8 @@ impl Draft {
         self.text.is_empty() && !self.has_unknown_edit
     }
 
-    /// Returns whether the line contains nothing to run. `screen_text` returns the text after the prompt, which shows
-    /// the remaining text typed before the prompt.
+    /// Returns whether the line contains nothing to run. `screen_text` returns the text after the prompt, including the
+    /// rest of text typed before the prompt.
     pub(super) fn is_blank(&self, screen_text: impl FnOnce() -> Option<String>) -> bool {
         !self.has_unknown_edit && is_blank(&self.text()) || self.is_typed_ahead && self.line_text(screen_text).is_none()
     }

@@ -104,8 +104,8 @@ pub(super) fn join_lines(lines: impl Iterator<Item = String>, end: u64, limit: L
 /// Maximum total size of the texts, in bytes.
 const MAX_PIECES_BYTES: usize = 4 << 20;
 
-/// Returns the settled text with the trailing spaces of an unfinished last line, which may be part of a question that a
-/// pattern matches.
+/// Returns the settled text with the trailing spaces of an unfinished last line. The spaces may be part of a question
+/// that a pattern matches.
 pub(super) fn settle_keeping_spaces(raw: &str) -> String {
     let mut text = settled(raw);
     if !text.is_empty() && !text.ends_with([' ', '\n']) {
@@ -149,7 +149,7 @@ pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], output_zone
     read_limited(history, &pieces, end, dropped_before, limit, as_printed)
 }
 
-/// Reads at most `limit` of `pieces`, which end at `end`, and formats the text with `format`.
+/// Reads at most `limit` of `pieces`, up to `end`, and formats the text with `format`.
 fn read_limited(
     history: &History,
     pieces: &Pieces,

@@ -2,8 +2,8 @@
 //!
 //! A flooding terminal is always ready to run, and so is its program. A hundred of them would delay other terminals: in
 //! the queue of this process's runtime, and in the kernel's queue for every process between the output and a client. So
-//! flooding terminals have a separate queue here. If there are many, a pause follows each turn, which blocks programs
-//! that print faster, but does not delay other terminals. No output is lost.
+//! flooding terminals have a separate queue here. If there are many, a pause follows each turn. The pause blocks
+//! programs that print faster, but does not delay other terminals. No output is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,11 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Maximum number of flooding terminals that read output at the same time.
 const MAX_CONCURRENT_TURNS: usize = 2;
 
-/// Number of flooding terminals above which a pause follows each turn.
+/// Maximum number of flooding terminals without a pause after each turn.
 const MAX_FLOODS_WITHOUT_PAUSE: usize = 4;
 
 /// The pause after a turn of many flooding terminals. With about 12 KB for each turn, all terminals together read about
-/// 12 MB/s, which takes a quarter of two cores.
+/// 12 MB/s and occupy a quarter of two cores.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The queue of all terminals of a process. Cheap to clone.
@@ -41,7 +41,7 @@ pub(super) struct FloodSlot {
     flooding: bool,
 }
 
-/// A turn, which ends with the drop of this value.
+/// A turn. It ends with the drop of this value.
 #[derive(Debug)]
 pub(super) struct Turn {
     permit: Option<OwnedSemaphorePermit>,

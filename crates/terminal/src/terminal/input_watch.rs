@@ -1,4 +1,4 @@
-//! Times at which a wait for typed input checks the foreground program.
+//! Schedule of the checks of the foreground program during a wait for typed input.
 //!
 //! No event announces that a program begins to read. So a wait checks a silent program after a short time, and again
 //! after pauses that grow to a second. Each check of `/proc` takes tens of microseconds. Output and input restart the

@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum pause after a lone escape byte, which is longer than programs wait for the rest of a key.
+/// Maximum pause after a lone escape byte: longer than programs wait for the rest of a key.
 const MAX_ESCAPE_PAUSE: Duration = Duration::from_millis(1050);
 
 /// Minimum pause after a lone escape byte if the program responds to it.
 const MIN_ESCAPE_PAUSE: Duration = Duration::from_millis(150);
 
-/// Duration after a lone escape byte in which output may be the echo of the preceding keys.
+/// Maximum delay of the echo of the preceding keys after a lone escape byte.
 const ECHO_TIME: Duration = Duration::from_millis(60);
 
-/// Silence after the response to an escape key, which ends the pause.
+/// Minimum silence after the response to an escape key; it ends the pause.
 const ANSWER_SILENCE: Duration = Duration::from_millis(60);
 
 /// Pause after a lone escape byte for programs that wait 500 ms for the rest of a key.
@@ -133,7 +133,7 @@ impl Keystrokes {
 
     /// Adds a pause after each Enter with a following line, for a line editor.
     ///
-    /// With `keeps_returns`, replaces each Enter by a line feed, which line editors accept too. Otherwise, a program
+    /// With `keeps_returns`, replaces each Enter by a line feed, because line editors accept both. Otherwise, a program
     /// that the editor starts might read a carriage return in its line.
     pub(super) fn pause_between_lines(&mut self, keeps_returns: bool) {
         let length = self.bytes.len();
@@ -166,7 +166,7 @@ pub(super) struct Outgoing {
     bytes: VecDeque<u8>,
     /// Total number of bytes written to the kernel.
     written: u64,
-    /// Values of `written` at which a pause begins, ascending.
+    /// Positions of the pauses as values of `written`, ascending.
     pauses: VecDeque<(u64, PausedKey)>,
     pause: Option<Pause>,
 }
@@ -265,7 +265,7 @@ impl Outgoing {
         self.pause = None;
     }
 
-    /// Records output of the program, which may be the response to the key before the pause.
+    /// Records output of the program: possibly the response to the key before the pause.
     pub(super) fn record_output(&mut self, now: Instant) {
         let Some(Pause { since, until, reader }) = &mut self.pause else { return };
         match reader {
@@ -277,7 +277,7 @@ impl Outgoing {
         }
     }
 
-    /// Drops the unwritten bytes, which the program can no longer read.
+    /// Drops the unwritten bytes, because the program can no longer read them.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.pauses.clear();

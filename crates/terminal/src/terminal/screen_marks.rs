@@ -27,11 +27,11 @@ pub(super) struct ScreenMarks {
     hasher: RandomState,
     /// Oldest first.
     marks: VecDeque<ScreenMark>,
-    /// The version of the next mark, which is added before the screen changes.
+    /// The version of the next mark. The mark is added before the screen changes.
     requested_version: Option<u64>,
-    /// The last version in which the program drew above the lowest row.
+    /// The last version with the program's drawing above the lowest row.
     last_motion: u64,
-    /// The last version in which a program other than the shell at its prompt drew above the lowest row.
+    /// The last version with drawing above the lowest row by a program other than the shell at its prompt.
     last_output_motion: u64,
     /// The output of the last command, until the next command begins.
     ended: Option<EndedOutput>,
@@ -69,8 +69,8 @@ pub(super) struct RowsSince {
 }
 
 impl RowsSince {
-    /// Returns the changed lines starting at the output of the last command, and the line of the cursor, which the
-    /// program may have drawn anywhere.
+    /// Returns the changed lines starting at the output of the last command, and the line of the cursor, because the
+    /// program may have drawn it anywhere.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
         let first = i128::from(intake.command_row) - i128::from(scrolled);
@@ -87,7 +87,7 @@ impl RowsSince {
 }
 
 impl ScreenMarks {
-    /// Records a version in which the program drew above the lowest row. A motion of the shell at its prompt does not
+    /// Records a version with the program's drawing above the lowest row. A motion of the shell at its prompt does not
     /// count for the output of commands.
     pub(super) fn add_motion(&mut self, version: u64, motion: Motion) {
         if motion.at_prompt || motion.in_output {
@@ -115,8 +115,8 @@ impl ScreenMarks {
         }
     }
 
-    /// Requests a mark of the screen, which has this version. [`complete`](Self::complete) adds it. No mark is looked
-    /// up before the next change of the screen, so a reply does not wait for the hashes.
+    /// Requests a mark of the screen, now at this version. [`complete`](Self::complete) adds it. No mark is looked up
+    /// before the next change of the screen, so a reply does not wait for the hashes.
     pub(super) fn request(&mut self, version: u64) {
         self.requested_version = Some(version);
     }
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// The simplest possible screen, which keeps every row.
+    /// The simplest possible screen: it keeps every row.
     #[derive(Debug, Clone)]
     struct Reference {
         rows: Vec<[char; COLS]>,
@@ -612,8 +612,8 @@ mod tests {
         format!("\x1b]133;D;0;k=n1;n={number}\x07{PROMPT}")
     }
 
-    /// Returns the replies to clients after the output of `portions`, which follows an input at a prompt: the text
-    /// since the input, the output of the commands, and the new output.
+    /// Returns the replies to clients after an input at a prompt and the output of `portions`: the text since the
+    /// input, the output of the commands, and the new output.
     fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<CommandOutput>, String) {
         let mut watched = WatchedTerminal::with(Some("n1"), Size { cols: 30, rows: 12 });
         watched.print(ended(1).as_bytes());

@@ -47,7 +47,7 @@ pub(super) struct Shell {
     has_begun: bool,
     /// True if the shell read a line or a command ended since the last prompt, so the next prompt is not a redraw.
     expects_new_prompt: bool,
-    /// True if the prompt is shown and the line editor has not begun, which zsh reports a moment later.
+    /// True if the prompt is shown and the line editor has not begun. zsh reports its line editor a moment later.
     awaits_editor: bool,
     /// True if the shell read a line since the last prompt, with or without a command.
     line_taken: bool,
@@ -112,7 +112,7 @@ pub(super) enum DoubtfulPrompt {
 impl UnconfirmedPrompt {
     /// Pause for a shell to read the next line typed ahead, and to begin to read after its prompt.
     const MIN_PAUSE: Duration = Duration::from_millis(30);
-    /// Same as [`Self::MIN_PAUSE`], for a shell behind a relay, whose state is not visible.
+    /// [`Self::MIN_PAUSE`] of a shell behind a relay, because the shell's state is not visible.
     const RELAYED_PAUSE: Duration = Duration::from_millis(300);
     /// Pause for a shell to set the terminal's modes after its prompt.
     const MODES_PAUSE: Duration = Duration::from_millis(3);
@@ -249,7 +249,7 @@ impl Shell {
         }
     }
 
-    /// Records Ctrl-C, which cancels a line that the shell has not run.
+    /// Records Ctrl-C, the cancellation of a line that the shell has not run.
     pub(super) fn give_up_line(&mut self) {
         (self.has_text, self.ran_nothing) = (false, false);
         self.last_lines.iter_mut().filter(|line| line.outcome.is_none()).for_each(|line| line.has_text = false);
@@ -416,7 +416,7 @@ impl Shell {
         self.image.is_some() && ProcessImage::read(pid).is_none_or(|image| Some(image) == self.image)
     }
 
-    /// Records a replacement of the shell by another program, which shows no prompts.
+    /// Records a replacement of the shell by another program, without prompts.
     pub(super) fn record_replacement(&mut self) {
         if self.is_replaced() {
             self.replaced_by = Some(process_name(self.pid).unwrap_or_default());

@@ -70,9 +70,9 @@ pub(crate) struct TerminalParts {
     pub(crate) description: Description,
     /// The integration session of its shell, if the shell has one.
     pub(crate) integration: Option<IntegrationSession>,
-    /// Duration for which the terminal stays readable after its program has ended.
+    /// Retention period after the end of the program; the terminal stays readable until then.
     pub(crate) grace: Duration,
-    /// Duration without a writer, viewer, wait or output after which the terminal closes.
+    /// Idle timeout: without a writer, viewer, wait or output, the terminal closes after this time.
     pub(crate) idle: Option<Duration>,
     /// True to log requests.
     pub(crate) logs_inputs: bool,
@@ -105,7 +105,7 @@ const RESPONSE_WINDOW: Duration = Duration::from_millis(300);
 /// Maximum time to drain output after the end of the program, if another process holds the terminal open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Maximum time for which unread input delays the start of the quiet period. A program may never read the input.
+/// Maximum delay of the quiet period by unread input. A program may never read the input.
 const UNREAD_INPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of chunks that a viewer may lag behind before it receives the whole screen again.
@@ -124,7 +124,7 @@ struct Task {
     shell: Shell,
     /// The shells around it, outermost first.
     outer_shells: Vec<Shell>,
-    /// Time at which the last inner shell ended.
+    /// End time of the last inner shell.
     inner_ended_at: Option<Instant>,
     outgoing: Outgoing,
     /// True if the program was already printing before the last input.
@@ -145,7 +145,7 @@ struct Task {
     closed: bool,
     /// Exit of the program, and the deadline for draining its output.
     ending: Option<(Exit, Instant)>,
-    /// Exit of the program after all output was read, and the time until which it stays readable.
+    /// Exit of the program after all output was read, and the end of the retention period.
     ended: Option<(Exit, Instant)>,
     input_offset: u64,
     last_input: Instant,
@@ -179,21 +179,21 @@ struct Task {
 struct PendingWait {
     search: Search,
     has_patterns: bool,
-    /// Offset at which the search started.
+    /// Start offset of the search.
     from: u64,
     /// Patterns of a wait on the screen, and the screen version searched last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
-    /// Number of prompts after which the next prompt ends the wait.
+    /// Number of prompts to ignore before the prompt that ends the wait.
     prompt_after: Option<u64>,
     /// The number of the last line of its client. A wait for the prompt ends at the prompt after that line, even if
     /// other clients have typed lines ahead.
     own_line: Option<u64>,
     quiet: Option<Quiet>,
-    /// Time until which unread input delays the start of the quiet period.
+    /// Latest start of the quiet period, if unread input delays it.
     unread_until: Instant,
     /// Checks of the program, if the wait ends when it waits for input.
     input: Option<InputWatch>,
-    /// Way in which the program must read input for the wait to end at a match.
+    /// Required reading mode of the program; a match ends the wait only in this mode.
     reads: Option<InputReading>,
     /// True if the program must read whole lines for `reads`.
     reads_lines: bool,
@@ -203,18 +203,18 @@ struct PendingWait {
     matched: Option<PatternMatch>,
     /// Screen version at the last search, if `reads` is set.
     searched_at: Option<u64>,
-    /// Start of the wait, or the time at which its input was completely written.
+    /// Start of the wait, or the time of the last byte of its input.
     started_at: Instant,
     /// True if output has arrived since `started_at`.
     has_output: bool,
     deadline: Instant,
     missed_before: Option<u64>,
-    /// Data for the log of inputs, which records the wait at its end.
+    /// Data for the log of inputs. The log records the wait at its end.
     logged: Option<LoggedWait>,
     reply: Reply,
 }
 
-/// Data of a wait of a named client for the log of inputs.
+/// Data about a named client's wait, for the log of inputs.
 struct LoggedWait {
     by: String,
     patterns: Vec<String>,
@@ -236,7 +236,7 @@ enum Reply {
 }
 
 impl PendingWait {
-    /// Returns whether a shell prompt ends the wait, besides a match.
+    /// Returns whether a shell prompt ends the wait, in addition to a match.
     fn is_for_prompt(&self) -> bool {
         self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
     }
@@ -383,7 +383,7 @@ impl Task {
         waits.chain(deadlines.into_iter().flatten()).chain(queued_commands).chain(prompt).min()
     }
 
-    /// Returns the time at which the unused terminal closes.
+    /// Returns the closing time of the unused terminal.
     fn idle_until(&self) -> Option<Instant> {
         let used = !self.waits.is_empty()
             || self.running.is_some()
@@ -560,7 +560,7 @@ impl Task {
     }
 
     /// Types the answers to printed queries if a program may read them. The parameters are the state of the terminal
-    /// before the last read, which found no output.
+    /// before the last read. That read found no output.
     fn answer_queries(&mut self, discipline: Option<Discipline>, foreground: Option<Pid>) {
         if self.pty.has_unread() {
             self.answers.postpone(Instant::now());
@@ -883,7 +883,7 @@ impl Task {
             Some(settle) => {
                 let reply = Reply::Sent { offset, version: self.screen_version, input_end, line, reply };
                 let mut wait = self.new_wait(Vec::new(), offset, settle.timeout, reply);
-                // The program responds to the last byte, which pauses may delay.
+                // The program responds to the last byte, and pauses may delay that byte.
                 wait.deadline += self.outgoing.delay(wait.started_at);
                 wait.prompt_after = Some(prompts);
                 wait.quiet = Some(Quiet::for_duration(settle.quiet));
@@ -898,7 +898,7 @@ impl Task {
         Sent { offset, version: Some(self.screen_version), line, view }
     }
 
-    /// Returns whether the terminal is in canonical mode, in which programs read whole lines.
+    /// Returns whether the terminal is in canonical mode. In that mode, programs read whole lines.
     fn collects_lines(&self) -> bool {
         self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines)
     }
@@ -1180,7 +1180,7 @@ impl Task {
         wait.input.as_mut().is_some_and(|watch| watch.record_check(observation, awaited_content, now))
     }
 
-    /// Returns whether there is input to write or output to read, which restarts the silence.
+    /// Returns whether there is input to write or output to read. Either restarts the silence.
     fn has_traffic(&self) -> bool {
         !self.outgoing.is_empty() || self.pty.has_unread()
     }
@@ -1320,7 +1320,7 @@ impl Task {
             Reply::Wait(_, reply) => {
                 let is_match = found.as_ref().filter(|found| !found.in_echo);
                 let match_end = is_match.and_then(|found| found.range.as_ref()).map(|range| range.end);
-                // After a timeout, the next wait also searches the open line, which may contain the beginning of a
+                // After a timeout, the next wait also searches the open line, because it may contain the beginning of a
                 // match.
                 let resume_offset = match reason {
                     Reason::Timeout => view.end - self.intake.transcript.history().open_line().len() as u64,
@@ -1443,7 +1443,7 @@ impl Task {
     }
 }
 
-/// Mode in which a shell with a doubtful prompt reads input.
+/// Reading mode of a shell with a doubtful prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadingMode {
     /// Single keys, with its line editor.
@@ -1467,8 +1467,8 @@ fn has_nothing_to_run(input: &Input) -> bool {
     is_blank(&input.text) && input.keys.iter().all(|key| is_enter(key)) && raw.is_some_and(|raw| is_blank(&raw))
 }
 
-/// Splits output after each mark of a command's end, at which the task inserts sequences for viewers. `is_in_string` is
-/// true if the output begins within a control string.
+/// Splits output after each mark of a command's end. The task inserts sequences for viewers at these places.
+/// `is_in_string` is true if the output begins within a control string.
 pub(super) fn split_at_command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
     let mut remaining = bytes;

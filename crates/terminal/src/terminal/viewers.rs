@@ -1,8 +1,9 @@
 //! Output for the viewers of a terminal, without the queries in it.
 //!
 //! A program queries its terminal for the cursor, colours and capabilities, and receives the answer as input. This
-//! terminal has already answered; the terminal of each viewer would answer again. It would also execute sequences for
-//! its window and desktop: titles, clipboards, notifications, files to save. A watched program must not control them.
+//! terminal has already answered; the terminal of each viewer would answer again. A viewer's terminal would also
+//! execute sequences for its window and desktop: titles, clipboards, notifications, files to save. A watched program
+//! must not control a viewer's desktop.
 //!
 //! The filter recognises the sequences of xterm's ctlseqs, and of kitty for sequences that xterm lacks. It passes all
 //! other bytes unchanged, and holds back only an unfinished sequence. The bytes before and after a removed sequence
@@ -19,12 +20,12 @@ const MAX_SEQUENCE_BYTES: usize = 4096;
 const ESC: u8 = 0x1b;
 /// String terminator.
 const ST: &[u8] = b"\x1b\\";
-/// Delete, which has no effect within a sequence.
+/// Delete. Has no effect within a sequence.
 const DEL: u8 = 0x7f;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
-/// Enquiry, which some terminals answer with their name.
+/// Enquiry. Some terminals answer with their name.
 const ENQ: u8 = 0x05;
 /// The first byte of the C1 controls in UTF-8. `C2 9B` is equivalent to `ESC [`.
 const C1: u8 = 0xc2;
@@ -205,7 +206,7 @@ impl QueryFilter {
                 self.state = State::Text;
             }
             _ if is_escaped => {
-                // The following sequence, which the filter may remove, ends the command.
+                // The following sequence ends the command, and the filter may remove that sequence.
                 if !is_query() {
                     output.append(&mut self.held);
                     output.extend_from_slice(ST);
@@ -287,7 +288,7 @@ impl QueryFilter {
         false
     }
 
-    /// Drops a sequence, but passes its control characters, which take effect before it.
+    /// Drops a sequence, but passes its control characters, because they take effect before the sequence.
     fn drop_held(&mut self, output: &mut Vec<u8>) {
         self.end_string(output);
         output.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
@@ -407,8 +408,8 @@ fn is_picture(body: &[u8], final_byte: u8) -> bool {
 }
 
 /// Returns whether an operating system command controls the viewer's window or desktop instead of the drawn content:
-/// titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and commands of iTerm2 (1337), which save
-/// files and set variables.
+/// titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and commands of iTerm2 that save files and
+/// set variables (1337).
 fn controls_window(number: u32) -> bool {
     matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
 }

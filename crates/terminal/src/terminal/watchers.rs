@@ -90,7 +90,7 @@ struct RowVersions {
 }
 
 impl RowVersions {
-    /// Records the screen of `version`, which is not older than the last recorded version.
+    /// Records the screen of `version`. The version is not older than the last recorded one.
     fn record_screen(&mut self, version: u64, picture: &Picture) {
         let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
         match &mut self.recorded {

@@ -1,4 +1,4 @@
-//! The write lock of a terminal, which restricts typing to its holder.
+//! The write lock of a terminal. Only the holder may type.
 //!
 //! Without a holder, every client may type. A person who takes over holds the lock, and the terminal refuses the input
 //! of all other clients with the name of the holder and the start of the hold. The lock stores a record of that period
@@ -21,7 +21,7 @@ pub struct LockHolder {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HoldKey(pub String);
 
-/// A period in which a client held the terminal, for clients that return to it.
+/// A client's hold of the terminal, as reported to clients that return to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// The client that held it.
@@ -85,7 +85,7 @@ impl WriteLock {
         self.handed_back.is_some()
     }
 
-    /// Takes the record of the period in which a client held the terminal.
+    /// Takes the record of a client's hold of the terminal.
     pub(super) fn take_handed_back(&mut self) -> Option<Handover> {
         self.handed_back.take()
     }

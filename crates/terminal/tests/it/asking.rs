@@ -110,7 +110,7 @@ async fn silent_busy_program_does_not_wait_for_input() {
     }
 }
 
-/// A wait for a text at which a program reads in this mode.
+/// A wait for a text and for a program that reads in this mode.
 fn until_reads(pattern: &str, reads: InputReading) -> Wait {
     let pattern = steplatch_pattern::Pattern::new(pattern).unwrap();
     Wait { patterns: vec![pattern], until: Until::Match, reads: Some(reads), ..until_prompt() }

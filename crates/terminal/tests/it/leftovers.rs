@@ -39,8 +39,8 @@ async fn modes_of_ended_programs_are_reset() {
             let view = session.wait_until("the cursor is shown", |view| view.cursor.visible).await;
             assert!(view.screen.contains("back qqq"), "{shell}: {left_on}:\n{}", view.screen);
             assert_eq!(view.modes, before.modes, "{shell}: {left_on}");
-            // A watching person's terminal is reset as well. It is read before the long output below, of which a slow
-            // viewer loses the beginning.
+            // A watching person's terminal is reset as well. Read it before the long output below, because a slow
+            // viewer loses the beginning of that output.
             let mut viewer_bytes = Vec::new();
             loop {
                 match viewer.output.try_recv() {

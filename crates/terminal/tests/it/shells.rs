@@ -31,7 +31,7 @@ impl World {
         // Without any start file, zsh shows a new user a menu.
         world.file(".zshrc", "");
         world.file(".config/fish/config.fish", "set -g fish_greeting\n");
-        // In a new home directory, fish reads all manuals for completions in the background, which takes a minute of
+        // In a new home directory, fish reads all manuals for completions in the background, and this takes a minute of
         // computing.
         world.file(".local/share/fish/generated_completions/none", "");
         world

@@ -56,7 +56,7 @@ impl Server {
             assert!(made.unwrap().success(), "ssh-keygen");
         }
         std::fs::copy(path("key.pub"), path("authorized_keys")).unwrap();
-        // The directory in which the server drops its privileges; packages create it when their service starts.
+        // The server's directory for its unprivileged part. Packages create the directory when their service starts.
         if rustix::process::geteuid().is_root() {
             std::fs::create_dir_all("/run/sshd").unwrap();
         }

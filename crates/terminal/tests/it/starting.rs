@@ -48,7 +48,7 @@ async fn entry_waits_for_a_starting_program() {
 
 #[tokio::test]
 async fn entry_waits_until_the_start_of_the_command_is_read() {
-    // The order in which the terminal receives the request and the output is random.
+    // The terminal receives the request and the output in a random order.
     for shell in ["bash", "zsh"].repeat(5) {
         let world = World::new();
         let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.01; done");
@@ -61,7 +61,7 @@ async fn entry_waits_until_the_start_of_the_command_is_read() {
             .wait_until("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
             .await;
         world.file("start", "");
-        // This thread also runs the terminal, which reads nothing meanwhile.
+        // This thread also runs the terminal, so that the terminal reads nothing meanwhile.
         while !world.home.path().join("began").exists() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -192,7 +192,7 @@ async fn shell_with_readonly_prompts_takes_commands() {
     }
 }
 
-/// The modes of the outer terminal are not those of the program that reads in the inner one.
+/// The outer terminal does not have the modes of the program that reads in the inner one.
 #[tokio::test]
 async fn line_too_long_for_a_multiplexed_program_is_refused() {
     let world = World::new();

@@ -2,7 +2,7 @@
 //!
 //! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as large as the screen. Each terminal has
 //! one task, and all tasks share few threads, so the bytes of one read may draw only a limited number of cells. The
-//! screen ignores drawing beyond the limit, which useful output does not reach.
+//! screen ignores drawing beyond the limit. Useful output does not reach the limit.
 
 use super::XtermScreen;
 

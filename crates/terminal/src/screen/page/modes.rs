@@ -52,7 +52,7 @@ impl From<Option<bool>> for ModeState {
 /// Modes that the emulator does not store.
 #[derive(Debug, Default)]
 pub(super) struct ExtraModes {
-    /// One bit for each of [`STORED_MODES`], then one for each of [`STORED_ANSI_MODES`].
+    /// A bit for each of [`STORED_MODES`], followed by a bit for each of [`STORED_ANSI_MODES`].
     enabled: u16,
     /// Saved known DEC modes (XTSAVE).
     saved: BTreeMap<u16, bool>,
@@ -139,7 +139,7 @@ impl XtermScreen {
         }
     }
 
-    /// Performs DECCOLM: clears the screen and the margins. Keeps the width, which only clients set.
+    /// Performs DECCOLM: clears the screen and the margins. Keeps the width, because only clients set it.
     fn set_column_mode(&mut self, enabled: bool) {
         self.stored_modes.set_dec(DECCOLM, enabled);
         self.side_margins = None;
@@ -148,7 +148,7 @@ impl XtermScreen {
         self.move_cursor_to(0, 0);
     }
 
-    /// Performs modes 47 and 1047, which keep the cursor position. Only 47 keeps the content of the alternate screen.
+    /// Performs modes 47 and 1047. Both keep the cursor position. Only 47 keeps the content of the alternate screen.
     fn show_alternate(&mut self, enabled: bool, keeps_contents: bool) {
         if self.has(TermMode::ALT_SCREEN) == enabled {
             return;

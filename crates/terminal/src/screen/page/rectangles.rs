@@ -49,7 +49,7 @@ impl XtermScreen {
         Some(self.corners(params)).filter(|area| !area.rows.is_empty() && !area.columns.is_empty())
     }
 
-    /// Parses top, left, bottom and right, which count from the origin. Clips them to the available area.
+    /// Parses top, left, bottom and right, counted from the origin, and clips them to the available area.
     fn corners(&self, params: &[u16]) -> Rectangle {
         let (first_row, first_column) = self.home();
         let (end_row, end_column) = match self.origin() {
@@ -80,7 +80,7 @@ impl XtermScreen {
         self.clear_split_halves_in(area.rows);
     }
 
-    /// Performs DECERA, or DECSERA, which keeps protected cells.
+    /// Performs DECERA, or DECSERA to keep protected cells.
     pub(super) fn erase_rectangle(&mut self, params: &[u16], is_selective: bool) {
         let Some(area) = self.rectangle(params).filter(|area| self.may_draw(area.cells())) else { return };
         let keep = is_selective && self.protection == Protection::Dec;

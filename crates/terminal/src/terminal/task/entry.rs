@@ -46,7 +46,7 @@ pub(super) struct PromptEntry {
     part_text: String,
     /// Number of line ends in the echo of the current part.
     echo_lines: usize,
-    /// Offset at which the echo ends.
+    /// End offset of the echo.
     echo_end: Option<u64>,
     /// True if the terminal has entered an empty line after the current part.
     is_closed: bool,
@@ -65,7 +65,8 @@ const CONTINUATION_SILENCE: Duration = Duration::from_millis(120);
 const UNKNOWN_CONTINUATION_SILENCE: Duration = Duration::from_millis(400);
 const QUESTION_SILENCE: Duration = Duration::from_millis(150);
 
-/// Silence after which the first prompt of an integrated shell is treated as a prompt without marks.
+/// Timeout for the marks of an integrated shell's first prompt. After this silence, the prompt counts as a prompt
+/// without marks.
 const MARK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The minimum and maximum pause between two checks.
@@ -106,7 +107,7 @@ impl PromptEntry {
         self.next_check.min(self.deadline)
     }
 
-    /// Records output, which may change the row.
+    /// Records output; it may change the row.
     pub(super) fn record_output(&mut self, now: Instant) {
         self.pause = MIN_PAUSE;
         self.next_check = now + PROMPT_SILENCE;
@@ -114,9 +115,9 @@ impl PromptEntry {
 }
 
 impl Task {
-    /// Returns the prompt at which the foreground program waits for an entry, if it has no marks.
+    /// Returns the foreground program's prompt for an entry, if the prompt has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
-        // The process of an inner shell may be `ssh`, which stays in the foreground during all remote commands.
+        // The process of an inner shell may be `ssh`. It stays in the foreground during all remote commands.
         let is_own_shell = self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
@@ -311,7 +312,7 @@ impl Task {
         }
     }
 
-    /// Checks the entry and replies to its caller if it has ended or its time limit has passed.
+    /// Checks the entry and replies to the caller if the entry has ended or its time limit has passed.
     pub(super) fn check_entry(&mut self) {
         let Some(entry) = &self.entry else { return };
         let now = Instant::now();
@@ -449,7 +450,7 @@ impl Task {
             };
             excerpt.head.drain(..drawn_bytes);
             let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
-            // The editor moves the cursor up and down before its prompt, which looks like an empty line.
+            // The editor moves the cursor up and down before its prompt, and this looks like an empty line.
             if entry.is_drawn_in_rows && (text.ends_with("\n\n") || text == "\n") {
                 text.pop();
             }

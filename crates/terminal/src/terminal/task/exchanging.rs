@@ -1,4 +1,4 @@
-//! Exchanges in which the shell answers a request, see [`exchange`](crate::exchange).
+//! Exchanges of requests and answers with the shell, see [`exchange`](crate::exchange).
 
 use rustix::process::Signal;
 use tokio::sync::oneshot;
@@ -69,7 +69,7 @@ impl Task {
         match integration.kind {
             // An inner shell receives a typed line.
             _ if self.shell.is_inner => Ok(integration),
-            // bash would redraw the prompt with the typed text, which would be in the history twice.
+            // bash would redraw the prompt with the typed text, and the history would have that text twice.
             Kind::Bash => match self.typed_line() {
                 Some(text) => Err(VariablesError::HalfTyped { text }),
                 None => Ok(integration),

@@ -171,7 +171,7 @@ impl Task {
         self.log_input(request.by.as_deref(), context, action)
     }
 
-    /// Logs the outcome of a command. If it continues without its caller, its end is logged later.
+    /// Logs the outcome of a command. The end of a command that continues without its caller is logged later.
     pub(super) fn log_outcome(&mut self, entry: u64, result: &Result<CommandResult, RunError>) {
         if self.inputs.is_off() {
             return;
@@ -198,7 +198,8 @@ impl Task {
     }
 }
 
-/// Returns whether an input is a key that may select a drawn row. Excludes chords with Ctrl, which control the program.
+/// Returns whether an input is a key that may select a drawn row. Excludes chords with Ctrl, because they control the
+/// program.
 fn is_selection_key(action: &LoggedAction) -> bool {
     let is_chord = |key: &String| key.to_ascii_lowercase().starts_with("ctrl-");
     matches!(action, LoggedAction::Typed { text, keys } if text.text.trim().is_empty()

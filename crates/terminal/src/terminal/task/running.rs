@@ -115,30 +115,30 @@ pub(super) struct Running {
     entry_offset: u64,
     /// Version of the screen just before the entry of the line.
     version: u64,
-    /// Offset at which the shell read the line.
+    /// Offset of the shell's reading of the line.
     taken_offset: Option<u64>,
-    /// Offset at which the command began.
+    /// Start offset of the command.
     start_offset: Option<u64>,
-    /// Offset at which the command ended.
+    /// End offset of the command.
     end_offset: Option<u64>,
     exit_code: Option<i32>,
-    /// True if it was entered as one line or one paste, with one end mark.
+    /// True if the command was entered as one line or one paste, with one end mark.
     is_one_entry: bool,
     /// True if it is more than comments and empty lines.
     has_command: bool,
     /// True if its output goes through a pipe.
     is_piped: bool,
-    /// Offset at which the current hook of the shell began to print.
+    /// Start offset of the output of the shell's current hook.
     hook_start: Option<u64>,
     /// Output of earlier hooks of the shell.
     hooks: Vec<Range<u64>>,
     /// True if another command has started after its end.
     is_superseded: bool,
-    /// Number of expected requests for further lines, which the entered text answers without a line editor.
+    /// Number of expected requests for further lines. The entered text answers them without a line editor.
     line_requests: usize,
     /// True if the shell requests more text than was entered.
     is_incomplete: bool,
-    /// Offset at which the shell had read a line that it may have refused.
+    /// Offset of the shell's reading of a line that it may have refused.
     refusal_offset: Option<u64>,
     /// Offset of the last output that may be a prompt.
     prompt_offset: Option<u64>,
@@ -328,7 +328,7 @@ impl Task {
         reads_prompt_entries(session, group, shell)
     }
 
-    /// Returns whether the foreground program waits and there is unread output, which may contain its prompt.
+    /// Returns whether the foreground program waits and there is unread output. The output may contain its prompt.
     fn has_unread_prompt(&self) -> bool {
         self.pty.has_unread() && self.reader_state() == InputState::Awaits
     }
@@ -573,7 +573,7 @@ impl Task {
         }
     }
 
-    /// Checks the command and replies to its caller if it has ended or its time limit has passed.
+    /// Checks the command and replies to the caller if the command has ended or its time limit has passed.
     pub(super) fn check_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running

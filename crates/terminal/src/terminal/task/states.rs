@@ -26,7 +26,7 @@ pub(super) struct States {
 }
 
 impl Task {
-    /// Reads the state of the terminal. Requires a few reads of `/proc`, which take tens of microseconds.
+    /// Reads the state of the terminal. Requires a few reads of `/proc`, of tens of microseconds in total.
     pub(super) fn states(&self) -> States {
         if self.is_over() {
             return States { cwd: None, awaiting_input: Some(false), password: false };
@@ -81,7 +81,7 @@ impl Task {
         let session = self.child.pid().as_raw_nonzero().get();
         let group = group.as_raw_nonzero().get();
         match input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input()) {
-            // Ignore a question from before the last input, which is answered.
+            // Ignore a question from before the last input, because it is answered.
             InputState::Relays
                 if self.intake.transcript.history().end() > self.input_offset
                     && looks_like_question(&self.row_before_cursor()) =>
@@ -100,7 +100,7 @@ impl Task {
         self.is_input_in_transit() || (awaits_echo && !is_echoed)
     }
 
-    /// Returns whether the kernel may not have delivered the last input, which it does in a separate task.
+    /// Returns whether the kernel may not have delivered the last input. It delivers input in a separate task.
     pub(super) fn is_input_in_transit(&self) -> bool {
         Instant::now() < self.last_input + DELIVERY_TIME
     }
@@ -121,7 +121,7 @@ impl Task {
     /// Returns whether the screen belongs to another terminal, such as `tmux` here or over `ssh`, and ends with the row
     /// of the cursor, like the output of a shell. A silent command there looks like a command that waits for input.
     ///
-    /// Ignores the last row of the screen, which may be a status line. With text before the cursor, only a local
+    /// Ignores the last row of the screen, because it may be a status line. With text before the cursor, only a local
     /// multiplexer counts, because over `ssh`, any program may have drawn the screen.
     fn shows_lines_of_other_terminal(&self) -> bool {
         let Some(name) = self.foreground_name().filter(|name| is_relay(name)) else { return false };
@@ -172,8 +172,8 @@ impl Task {
         group_name(self.child.pid().as_raw_nonzero().get(), group)
     }
 
-    /// Returns the name of the foreground program. For a shell of busybox, which runs under names such as `sh`, returns
-    /// the name of its executable, because it determines the line editor.
+    /// Returns the name of the foreground program. For a shell of busybox, returns the name of the executable instead
+    /// of a name such as `sh`, because the executable determines the line editor.
     pub(super) fn shell_name(&self) -> Option<String> {
         let name = self.foreground_name()?;
         let program = || self.pty.foreground().and_then(|group| executable_name(group.as_raw_nonzero().get()));

@@ -1,6 +1,5 @@
-//! Nodes and graphs that a machine calls.
-//! A node that makes calls itself becomes a separate run, which the next daemon finds by the step's name. For any
-//! other node, a restarted daemon cannot know whether an earlier one called it.
+//! Nodes and graphs that a machine calls. A node that makes calls itself becomes a separate run. The next daemon finds
+//! that run by the step's name. For any other node, a restarted daemon cannot know whether an earlier one called it.
 
 use std::sync::Arc;
 

@@ -39,7 +39,8 @@ pub(super) const ABANDONED_REASON: &str = "the run that started it went on witho
 /// The outcome of a branch contains neither its log nor the names of workflows, because the action of a branch does not
 /// return them.
 ///
-/// The future has a named type because the call is recursive: a driver awaits the future, which starts another driver.
+/// The future has a named type because the call is recursive: a driver awaits the future, and the future starts another
+/// driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -82,7 +83,7 @@ pub(super) fn perform(
     })
 }
 
-/// The run that a step of another run started, while that run waits for it. Dropping it cancels the child, unless the
+/// A child run that a step of its parent started and waits for. Dropping this value cancels the child, unless the
 /// daemon is stopping: then the next daemon continues both runs.
 pub(super) struct RunningChild {
     pub(super) run: Arc<Run>,
@@ -177,8 +178,8 @@ pub(super) async fn give_up(run: &Run) {
     run.wait_until_over(END_TIMEOUT).await;
 }
 
-/// Closes the terminals that a completed run has left to its parent. The parent does not use them, because it has
-/// finished, or it abandoned the run just after its completion.
+/// Closes the terminals that a completed run has left to its parent. The parent does not use the terminals, because it
+/// has finished, or abandoned the run just after its completion.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;
@@ -213,7 +214,7 @@ impl Drop for CancelOnDrop {
 /// Begins the run of a step for a parent that an outer engine decides. The same engine decides the child.
 ///
 /// # Errors
-/// If the run does not begin, or is a remote workflow, which its service decides.
+/// If the run does not begin, or is a remote workflow, decided by its service.
 pub(super) async fn begin_for_outer_engine(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,

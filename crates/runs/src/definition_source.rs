@@ -21,7 +21,7 @@ pub(super) enum DefinitionSource {
     Given,
     /// The definition is a function, whose text is in the history.
     Function,
-    /// The definition is a function, whose text is in the history and in this library, which counts its runs.
+    /// The definition is a function. Its text is in the history and in this library, and the library counts its runs.
     SavedFunction {
         /// The library.
         #[serde(rename = "folder")]
@@ -42,7 +42,7 @@ pub(super) enum DefinitionSource {
         #[serde(rename = "folder")]
         directory: PathBuf,
     },
-    /// The definition is in this library, which counts its runs.
+    /// The definition is in this library, and the library counts its runs.
     Saved {
         /// The library.
         #[serde(rename = "folder")]
@@ -64,11 +64,11 @@ pub(super) struct LibraryCopy {
 /// Result of saving a definition, for a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saving {
-    /// Name under which this run saved the definition.
+    /// Name of the definition that this run saved.
     pub(super) saved: Option<String>,
-    /// Existing equivalent workflow, which kept the library from saving the definition.
+    /// Existing equivalent workflow. Because of it, the library did not save the definition.
     pub(super) duplicate_of: Option<String>,
-    /// Reason for which the library did not save the definition, as a sentence.
+    /// The library's reason for not saving the definition, as a sentence.
     pub(super) error: Option<String>,
 }
 
@@ -115,8 +115,8 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns the result of saving the definition, for a reply. `save_error`: the reason for which the library did
-    /// not save it.
+    /// Returns the result of saving the definition, for a reply. `save_error` is the library's reason for not saving
+    /// it.
     pub(super) fn saving(&self, copy: Option<&LibraryCopy>, save_error: Option<&str>) -> Saving {
         let is_to_keep = matches!(self, Self::ToKeep { .. });
         let name = |saved: bool| copy.filter(|copy| copy.saved == saved).map(|copy| copy.name.to_string());

@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Returns the report of a run with this progress, and with the gate at which it waits.
+    /// Returns the report of a run with this progress, and with the gate that the run waits for.
     pub(super) async fn build_report(
         &self,
         run: &Arc<Run>,
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Returns the closed gates of a run, in the order in which they closed. `None` if its history is unreadable.
+    /// Returns the closed gates of a run, in the order of their closing. `None` if its history is unreadable.
     pub(super) async fn closed_gates(&self, run: &Run) -> Option<Vec<ClosedGate>> {
         let records = self.journal.read(&run.id, 1).await.ok()?;
         let closed_gate = match run.kind() {
@@ -151,9 +151,9 @@ impl Engine {
         self.sessions.settle(step);
     }
 
-    /// Resumes runs that another daemon left, in the order in which they started. `key` unseals sealed runs. A run
-    /// whose parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each
-    /// resumed run still needs; `None` if this daemon does not know them.
+    /// Resumes runs that another daemon left, in the order of their starts. `key` unseals sealed runs. A run whose
+    /// parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each resumed
+    /// run still needs; `None` if this daemon does not know them.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         known_runs: Vec<KnownRun>,

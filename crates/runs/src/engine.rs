@@ -1,8 +1,8 @@
 //! Common parts of all kinds of runs: their start, driver, storage, recovery and end.
 //!
-//! A kind of run is a [`RunKind`], which defines the meaning of its entries and their consequences. [`runner`] drives
-//! it, [`recorder`] stores it, [`launch`] starts it and [`recovery`] restores it after a restart. The engine does not
-//! depend on any kind.
+//! A kind of run is a [`RunKind`]: it defines the meaning of the run's entries and their consequences. [`runner`]
+//! drives a run, [`recorder`] stores it, [`launch`] starts it and [`recovery`] restores it after a restart. The engine
+//! does not depend on any kind.
 
 mod launch;
 mod locked_runs;

@@ -52,7 +52,7 @@ pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500
 /// Inverse of the fraction of finished runs to delete at a time when the journal is full.
 const EVICTION_DIVISOR: usize = 16;
 
-/// Number of finished runs after which the daemon deletes expired runs.
+/// Number of finished runs between two deletions of expired runs.
 const RUNS_PER_CLEANUP: usize = 50;
 
 /// Maximum number of long histories to read at the same time.
@@ -110,7 +110,7 @@ pub(super) struct Engine {
     pub(super) locked: LockedRuns,
     /// The values of secret fields of gates.
     pub(super) secret_answers: SecretAnswers,
-    /// The outer engine, which decides some runs.
+    /// The outer engine. It decides some of the runs.
     pub(super) outer: Arc<OuterEngine>,
     /// Chooses the engine of runs that specify none.
     pub(super) engine_policy: Arc<dyn EnginePolicy>,

@@ -2,7 +2,7 @@
 //!
 //! Owns every run of this daemon. The crate `workflow` decides what happens next; a task for each run (its driver)
 //! appends the events, performs the effects, and returns their outcomes. A run does not depend on the connection that
-//! started it, and the next daemon resumes it when this one ends.
+//! started it. When this daemon ends, the next daemon resumes the run.
 
 mod call;
 mod child;

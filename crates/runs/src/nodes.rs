@@ -1,6 +1,6 @@
 //! Calls of nodes that make no calls themselves.
 //!
-//! A call works in the project's directory, with the caller's environment. It ends with the caller's connection,
+//! A call works in the project's directory, with the caller's environment. The call ends with the caller's connection,
 //! unless it carries the name of a step (see [`ledger`]). A failed call is a reply, not an error.
 
 mod conversation;
@@ -96,7 +96,7 @@ impl Nodes {
         let project = project.clone();
         let interrupt = self.closing.child_token();
         let Some(step) = step else {
-            // The end of the caller's connection drops this future, which ends all processes of the call.
+            // The end of the caller's connection drops this future, and the drop ends all processes of the call.
             return self.tasks.track_future(Box::pin(self.perform(project, caller, request, interrupt))).await;
         };
         let fingerprint = CallFingerprint::new(&request.id, &request.input);

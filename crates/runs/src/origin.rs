@@ -55,7 +55,7 @@ pub(super) struct ResumeContext {
     secrets: Vec<String>,
     /// The digests of definitions at the start; `None` in data of older daemons.
     pins: Option<Pins>,
-    /// Gate of an ancestor at which a person has approved the actions of this run.
+    /// Gate of an ancestor with a person's approval of the actions of this run.
     approved_at: Option<String>,
     /// Terminals that the person saw and terminals that the ancestor had opened.
     approved_terminals: Option<BTreeSet<String>>,

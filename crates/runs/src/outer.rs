@@ -1,9 +1,10 @@
 //! Runs that an outer engine decides, and the workers that connect the daemon to it.
 //!
-//! The journal holds the history of such a run, and gates and reports use it as for any other run. For a machine, only
-//! [`decide`](steplatch_workflow::decide) runs in the engine, which sends numbered events. A function is executed here,
-//! in turns that the engine requests, and the engine schedules its calls. A worker is a client of the daemon: it starts
-//! runs in the engine, passes inputs to them, and forwards the tasks of the engine to the daemon.
+//! The journal holds the history of such a run, and gates and reports use the journal as for any other run. For a
+//! machine, only [`decide`](steplatch_workflow::decide) runs in the engine, and the engine sends numbered events. A
+//! function is executed here, in turns that the engine requests, and the engine schedules its calls. A worker is a
+//! client of the daemon: it starts runs in the engine, passes inputs to them, and forwards the tasks of the engine to
+//! the daemon.
 
 mod mirror;
 mod openings;
@@ -34,7 +35,7 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Part of `INPUT_TIMEOUT` for the wait until the engine has the run, or a worker reconnects.
 const START_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Time after its start in which a daemon expects the workers of the last daemon to reconnect.
+/// Timeout for the reconnection of the last daemon's workers, from the start of the daemon.
 const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Message to a run that an outer engine decides.
@@ -201,8 +202,7 @@ impl OuterEngine {
         }
     }
 
-    /// Returns the input with which the engine starts a run that has started here; `None` if the run is not in
-    /// progress.
+    /// Returns the engine's start input for a run that has started here; `None` if the run is not in progress.
     pub(crate) fn started_answer(&self, run: &RunId) -> Option<EngineAnswer> {
         let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
@@ -213,7 +213,7 @@ impl OuterEngine {
         !self.state.lock().workers.is_empty()
     }
 
-    /// Returns whether a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
+    /// Returns whether a worker is connected. Waits for the last daemon's workers, because they reconnect soon.
     pub(crate) async fn is_served_soon(&self) -> bool {
         let mut changes = self.changes.subscribe();
         // The channel stays open, because `self` holds its sender.

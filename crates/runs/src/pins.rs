@@ -22,10 +22,10 @@ use steplatch_workflow::{GatelessNames, may_ask_person};
 use crate::definition_source::ResolvedTarget;
 use crate::engine_state::Engine;
 
-/// The call by which a function starts a run.
+/// A function's call that starts a run.
 const RUN_WORKFLOW_CALL: &str = "run_workflow";
 
-/// The call by which a function opens a gate.
+/// A function's call that opens a gate.
 const GATE_CALL: &str = "gate";
 
 /// The key of a host in declarations and parameters.
@@ -121,7 +121,7 @@ pub(super) struct References {
     any_node: bool,
     /// True if a name of a host is computed.
     any_host: bool,
-    /// The digests of nested definitions, which a run may save.
+    /// The digests of nested definitions. A run may save such a definition.
     inner: BTreeSet<Signature>,
 }
 
@@ -271,7 +271,7 @@ impl FollowedDefinition {
         let mut calls = References::default();
         calls.follow(declared);
         let may_ask = match &declared.node.kind {
-            // Without `source`, the function is in the file of the declaration, which is not read here.
+            // Without `source`, the function is in the file of the declaration. That file is not read here.
             NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE_CALL)),
             _ => false,
         };

@@ -5,7 +5,7 @@ use steplatch_ids::RunId;
 use crate::engine::StartError;
 use crate::event::Unreadable;
 
-/// Reason for which the daemon does not know a run's return value, as the rest of a sentence about the run.
+/// Error about a run's unknown return value, as the rest of a sentence about the run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultError {
     /// The history is unreadable.
@@ -47,7 +47,7 @@ pub(crate) enum CallResultError {
     Invalid {
         /// The run.
         run: RunId,
-        /// Reason for which the result is invalid.
+        /// Parser's error about the result.
         #[source]
         cause: serde_json::Error,
     },

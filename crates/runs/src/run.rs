@@ -152,11 +152,11 @@ pub(super) struct RunStatus {
     pub(super) paused: Option<Pause>,
     /// Copy of the definition in the library, once the run has finished.
     pub(super) library_copy: Option<LibraryCopy>,
-    /// Reason for which the library could not save the definition of a completed run.
+    /// The library's reason for not saving the definition of a completed run.
     pub(super) save_error: Option<String>,
     /// True if the run needs the approver's passphrase to continue.
     pub(super) locked: bool,
-    /// Reason for which the run cannot continue at present.
+    /// Reason that currently blocks the run.
     pub(super) blocked_reason: Option<String>,
     /// Accepted patches of the machine, with secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
@@ -186,7 +186,7 @@ struct StoredSummary {
     repairs: Vec<RepairInfo>,
 }
 
-/// Reads a field that is present, which may be null.
+/// Reads a field that is present, possibly null.
 fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -400,7 +400,7 @@ impl Run {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }
 
-    /// Returns the kind of the run, to which its history belongs.
+    /// Returns the kind of the run and of its history.
     pub(super) fn kind(&self) -> Kind {
         self.header.source.kind()
     }
@@ -458,7 +458,7 @@ impl Run {
         }
     }
 
-    /// Returns the record of the run, with its open `gates`, and with its result as lists show it.
+    /// Returns the record of the run, with the open `gates`, and with the result as lists show it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
         let RunHeader { mut input, mut params, .. } = self.header.clone();

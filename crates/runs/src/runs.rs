@@ -50,7 +50,7 @@ use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 use crate::{function, remote, run, source};
 
-/// Default time for which a start waits for the end of its run.
+/// Default wait of a start for the end of its run.
 const DEFAULT_WAIT: Duration = Duration::from_secs(20);
 
 /// Maximum wait of one command.
@@ -59,11 +59,11 @@ const MAX_WAIT: Duration = Duration::from_secs(7200);
 /// Maximum characters of a name in a reply without a run.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Time for which a cancel waits for the end of its run.
+/// Maximum wait of a cancel for the end of its run.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of concurrent starts, because a start needs ten times the memory of its run. One journal transaction
-/// can contain all of them.
+/// Maximum number of concurrent starts. A start needs ten times the memory of its run. One journal transaction can
+/// contain all concurrent starts.
 const MAX_CONCURRENT_STARTS: usize = 512;
 
 /// Maximum bytes of the definition and variables of a new run on Temporal, whose payloads have at most 2 MB.
@@ -740,7 +740,7 @@ enum CancelError {
         .blocked_reason.as_deref().unwrap_or("actions in progress have not finished yet")
     )]
     Pending {
-        /// Reason for which the run cannot continue, if known.
+        /// Reason that blocks the run, if known.
         blocked_reason: Option<String>,
     },
 }

@@ -8,7 +8,7 @@
 //! section 23.7). A noncharacter in foreign text becomes a mark without a number.
 //!
 //! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress. It hides the
-//! secrets of the run, and every secret of the daemon that an entry contains, including those learned later.
+//! secrets of the run, and every secret of the daemon that an entry contains, including secrets learned later.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ impl Seal {
         }
     }
 
-    /// Returns all known secrets, in the order in which the seal learned them.
+    /// Returns all known secrets, oldest first.
     pub(crate) fn secrets(&self) -> &[String] {
         &self.secrets
     }
@@ -235,7 +235,7 @@ pub(crate) fn has_marks(text: &str) -> bool {
     text.contains(MARK_START)
 }
 
-/// Replaces numbered secrets with marks. Works in one pass, so that it does not search in marks. Of two secrets at one
+/// Replaces numbered secrets with marks. Works in one pass, and so does not search in marks. Of two secrets at one
 /// position, replaces the longer, so that no part of it remains.
 fn seal_text<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
     let mut closed = String::with_capacity(text.len());
@@ -318,8 +318,8 @@ impl LiveSeal {
         closed != *value
     }
 
-    /// Seals new entries of `run`, which come after number `last`. `own` are the secrets of the run. Other secrets of
-    /// the daemon that an entry contains become secrets of the run.
+    /// Seals new entries of `run`, those after number `last`. `own` are the secrets of the run. Other secrets of the
+    /// daemon that an entry contains become secrets of the run.
     pub(crate) async fn close<E: SealedEntry>(
         &mut self,
         shared: &Engine,

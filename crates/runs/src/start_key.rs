@@ -7,7 +7,7 @@ use steplatch_protocol::RunWorkflow;
 
 use super::function::RunArguments;
 
-/// A key under which only one run starts: the caller's idempotency key, or a step.
+/// A key that permits the start of only one run: the caller's idempotency key, or a step.
 #[derive(Debug, Clone)]
 pub(super) struct StartKey {
     text: String,

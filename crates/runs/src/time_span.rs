@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Minimum time, in seconds, that a timer treats as endless.
 const MIN_ENDLESS_SECONDS: f64 = 1e9;
 
-/// A number of seconds, exactly as a client or a function gave it. It may be negative, or longer than a [`Duration`]
-/// can be: entries and texts repeat it exactly.
+/// A number of seconds, exactly as specified by a client or a function. The number may be negative, or exceed the range
+/// of [`Duration`], because entries and texts repeat it exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TimeSpan(f64);
@@ -30,12 +30,12 @@ impl TimeSpan {
         self.0 <= 0.0
     }
 
-    /// Returns the time. `None`, which means no limit, if the time is negative or too long for a [`Duration`].
+    /// Returns the time. `None` (no limit) if the time is negative or too long for a [`Duration`].
     pub(crate) fn duration(self) -> Option<Duration> {
         Duration::try_from_secs_f64(self.0).ok()
     }
 
-    /// Returns the time for which a timer runs: zero for a negative time, endless (`None`) for a very long one.
+    /// Returns the duration of a timer: zero for a negative time, endless (`None`) for a very long one.
     pub(crate) fn timer(self) -> Option<Duration> {
         (self.0 < MIN_ENDLESS_SECONDS).then(|| Duration::from_secs_f64(self.0.max(0.0)))
     }

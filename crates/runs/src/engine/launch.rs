@@ -26,7 +26,7 @@ pub(crate) struct LaunchParts {
     pub(crate) environment: Environment,
     /// Seal with the names of fields that hold secrets.
     pub(crate) seal: Seal,
-    /// Idempotency key, under which only one run starts.
+    /// Idempotency key. Only one run starts with this key.
     pub(crate) key: Option<StartKey>,
 }
 
@@ -81,10 +81,10 @@ pub(crate) async fn uncancelled(
     tokio::spawn(start).await.unwrap_or_else(|error| Err(StartError::Interrupted(error)))
 }
 
-/// Starts the run of a step with `begin`. Retries while the journal is full, which only delays the step.
+/// Starts the run of a step with `begin`. Retries while the journal is full; this only delays the step.
 ///
 /// # Errors
-/// If `begin` fails with an error for which `lacks_room` returns false.
+/// If `begin` fails, and `lacks_room` returns false for the error.
 pub(crate) async fn begin_for_step<T, E, B>(lacks_room: impl Fn(&E) -> bool, begin: impl Fn() -> B) -> Result<T, E>
 where
     B: Future<Output = Result<T, E>>,

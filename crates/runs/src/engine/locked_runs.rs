@@ -59,7 +59,7 @@ impl Engine {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
 
-    /// Reads the private part that a run needs to continue, and the form in which the journal stores it.
+    /// Reads the private part that a run needs to continue, and its stored form in the journal.
     ///
     /// # Errors
     ///

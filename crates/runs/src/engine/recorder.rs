@@ -2,8 +2,8 @@
 //!
 //! Owns the position in the history, the secrets sealed in it, the private part, the summary for lists, and the channel
 //! that publishes the progress to followers. A driver appends entries in two steps: [`Recorder::seal`] finds the
-//! secrets in them, then [`Recorder::write`] stores them with the progress of the run, after redacting these secrets
-//! from it.
+//! secrets in them, then [`Recorder::write`] redacts these secrets from the progress of the run, and stores the entries
+//! with the progress.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,8 +104,8 @@ impl Recorder {
         self.shared.listener.run_changed(&self.run.id);
     }
 
-    /// Publishes that a finished run no longer waits, so that the sender of the last answer sees it as recorded.
-    /// Followers see the run as finished, with its last entry, only after the cleanup of its resources.
+    /// Publishes that a finished run no longer waits, so that the sender of the last answer sees the answer as
+    /// recorded. Followers see the run as finished, with its last entry, only after the cleanup of its resources.
     pub(super) fn publish_closing(&self) {
         let is_changed = self.progress.send_if_modified(|published_status| {
             let waits = published_status.state == RunState::Waiting;

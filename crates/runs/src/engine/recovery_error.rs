@@ -1,4 +1,4 @@
-//! Reasons for which a run of an earlier daemon cannot continue.
+//! Errors that prevent the continuation of an earlier daemon's run.
 
 use steplatch_store::StorageError;
 use steplatch_workflow::Problems;

@@ -50,7 +50,7 @@ impl Handled {
 pub(crate) trait RunKind: Recovery {
     /// Type of the stored entries.
     type Entry: SealedEntry;
-    /// Event for which the run waits, besides inputs.
+    /// Event that the run waits for, in addition to inputs.
     type Event: Send;
 
     fn recorder(&self) -> &Recorder;
@@ -109,8 +109,7 @@ pub(crate) trait RunKind: Recovery {
     /// Ends tasks whose results are no longer needed.
     fn release(&mut self) {}
 
-    /// Stores the first entries, which the run has applied already. Only one run starts under the idempotency key
-    /// `key`.
+    /// Stores the first entries. The run has applied them already. Only one run starts under the idempotency key `key`.
     ///
     /// # Errors
     /// If the journal refuses them.
@@ -166,7 +165,7 @@ pub(crate) trait RunKind: Recovery {
     }
 }
 
-/// Message to which a run reacts.
+/// Message to a run.
 enum Message<E> {
     Stopping,
     Input(Box<RunInput>),

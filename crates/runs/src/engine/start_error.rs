@@ -1,4 +1,4 @@
-//! Reasons for which a run of any kind does not start.
+//! Errors that prevent the start of a run of any kind.
 
 use steplatch_access::PinError;
 use steplatch_ids::RunId;

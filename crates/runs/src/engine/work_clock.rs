@@ -31,8 +31,7 @@ impl WorkClock {
         self.since = self.since.map(|since| since.min(now));
     }
 
-    /// Returns the time at which the run will have worked for `limit`, without an interruption. `None` while its clock
-    /// does not run.
+    /// Returns the end of the working time `limit`, if no interruption follows. `None` while its clock does not run.
     pub(crate) fn deadline(&self, limit: Duration) -> Option<Timestamp> {
         Some(self.since?.after(limit.saturating_sub(self.worked)))
     }

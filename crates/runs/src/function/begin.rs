@@ -44,8 +44,8 @@ impl RunArguments {
         all.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
-    /// Converts the arguments to those of a remote workflow. An input object without parameters is used directly. Any
-    /// other input that is not null or empty becomes the argument `input`, unless a parameter has this name.
+    /// Converts the arguments to a remote workflow's arguments. An input object without parameters is used directly.
+    /// Any other input that is not null or empty becomes the argument `input`, unless a parameter has this name.
     pub(crate) fn into_arguments(self) -> Map<String, Value> {
         match self.input {
             Value::Object(fields) if self.params.is_empty() => fields,
@@ -205,7 +205,7 @@ impl Engine {
         .await
     }
 
-    /// Returns the file of a run, which all runs of the same text share; `None` for a call of a node.
+    /// Returns the file of a run; `None` for a call of a node. All runs of the same text share one file.
     pub(super) fn shared_file(&self, started: &Started) -> Option<Arc<OwnFile>> {
         if started.is_call {
             return None;
@@ -278,7 +278,7 @@ impl Started {
     }
 }
 
-/// Returns the callable nodes for a function of a file: the declarations of the file, then those of the project.
+/// Returns the callable nodes for a function of a file: the declarations of the file, then the project's declarations.
 ///
 /// # Errors
 ///
@@ -296,7 +296,7 @@ pub(super) async fn callable_nodes(
     Ok(nodes)
 }
 
-/// Reason for which a file lacks the requested workflow, as the end of a sentence about the file.
+/// Error about a file without the requested workflow, as the end of a sentence about the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WorkflowChoiceError {
     /// The file declares no workflow.
@@ -322,7 +322,7 @@ pub(super) enum WorkflowChoiceError {
 ///
 /// # Errors
 ///
-/// If the file does not declare it, or `name` is `None` and it does not declare exactly one.
+/// If the file does not declare the workflow, or `name` is `None` and the file does not declare exactly one workflow.
 pub(super) fn choose_workflow(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
     let workflows: Vec<&str> = declared
         .iter()

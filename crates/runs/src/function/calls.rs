@@ -12,7 +12,7 @@ use crate::time_span::TimeSpan;
 /// Number of the root frame.
 pub(super) const ROOT: u64 = 0;
 
-/// A call for which the run waits.
+/// A call that the run waits for.
 #[derive(Debug, Clone)]
 pub(super) struct PendingCall {
     pub(super) at: Timestamp,
@@ -87,7 +87,7 @@ impl PendingCall {
     }
 }
 
-/// Returns whether a call waits for something besides the driver of its run.
+/// Returns whether a call waits for something other than the driver of its run.
 pub(super) fn takes_time(kind: &CallKind) -> bool {
     match kind {
         CallKind::Run { .. }

@@ -66,7 +66,8 @@ pub(crate) struct ChildFunctionLaunch {
 
 /// Starts the run, or finds it, and waits for its end. Searches `file` for workflows first.
 ///
-/// The future has a named type because the call is recursive: a driver awaits the future, which starts another driver.
+/// The future has a named type because the call is recursive: a driver awaits the future, and the future starts another
+/// driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -112,10 +113,11 @@ pub(super) fn perform(
     })
 }
 
-/// Begins the run of a call for an outer engine, which starts it there and waits for its end. A repeated request finds
-/// the same run.
+/// Begins the run of a call for an outer engine. The engine starts its part of the run and waits for the end. A
+/// repeated request finds the same run.
 ///
-/// The future has a named type because the call is recursive: a driver awaits the future, which starts another driver.
+/// The future has a named type because the call is recursive: a driver awaits the future, and the future starts another
+/// driver.
 pub(super) fn begin_for_outer_engine(
     shared: Arc<Engine>,
     caller: Arc<Caller>,

@@ -40,8 +40,8 @@ pub(super) struct Advance {
     pub(super) entries: Vec<Entry>,
     /// The calls whose work is cancelled, because their answers are no longer needed.
     pub(super) dropped: Vec<u64>,
-    /// The calls that the function abandoned, by their numbers within the function. A call that it makes and abandons
-    /// in one step is open only after the run has applied the entries.
+    /// The calls that the function abandoned, by their numbers within the function. A call that the function makes and
+    /// abandons in one step is open only after the run has applied the entries.
     pub(super) closed: Vec<u64>,
     /// New calls to perform, by their numbers.
     pub(super) calls: Vec<(u64, CallKind)>,
@@ -132,7 +132,7 @@ impl FunctionState {
 
     /// Returns the consequences of a function's progress. The function continued at time `at` because of `entries`,
     /// which the run has not applied yet. `is_replayed`: a replay made the progress, so the function has already
-    /// abandoned all calls for which it does not wait.
+    /// abandoned all calls that it does not wait for.
     pub(super) fn advance(
         &self,
         run: &RunId,
@@ -170,8 +170,8 @@ impl FunctionState {
         advance
     }
 
-    /// Returns the entries that end the run with the result of its function. Omits the gates that `entries` close,
-    /// which the run has not applied yet.
+    /// Returns the entries that end the run with the result of its function. Omits the gates that `entries` close. The
+    /// run has not applied `entries` yet.
     pub(super) fn root_end_entries(
         &self,
         run: &RunId,

@@ -176,7 +176,7 @@ pub(crate) struct Started {
     pub(crate) run: RunId,
     /// Workflow of the file, or the node if the run is a call of one.
     pub(crate) workflow: String,
-    /// True if the run is a call of a node, which then has no file.
+    /// True if the run is a call of a node; such a run has no file.
     #[serde(default)]
     pub(crate) is_call: bool,
     /// The name of the file in errors.
@@ -364,8 +364,8 @@ impl Entry {
     }
 }
 
-/// Returns the name under which followers receive an event emitted by a function. It is never one of the daemon's own
-/// event names.
+/// Returns the followers' name of an event that a function emitted. The name is never one of the daemon's own event
+/// names.
 pub(super) fn event_name(event_type: &str) -> String {
     if RunEvent::is_own(event_type) { format!("custom_{event_type}") } else { event_type.to_owned() }
 }

@@ -48,7 +48,7 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
     })
 }
 
-/// Returns the name of a gate, which answers contain. `None` if the number exceeds `u32`, which no run reaches.
+/// Returns the name of a gate, as answers contain it. `None` if the number exceeds `u32`; no run has that many gates.
 pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }

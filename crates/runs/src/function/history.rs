@@ -24,7 +24,7 @@ pub(super) struct Cancel {
     pub(super) is_raised: bool,
 }
 
-/// State of a run from which its driver continues.
+/// State of a run, the starting point of its driver.
 #[derive(Debug, Default)]
 pub(super) struct FunctionState {
     /// The number of the last call.
@@ -42,7 +42,7 @@ pub(super) struct FunctionState {
     pub(super) paused: Option<Pause>,
     /// True if the run was ever paused.
     pub(super) was_paused: bool,
-    /// Terminals of nodes, by node id; `None` for an unknown terminal, which a call without a result may have opened.
+    /// Terminals of nodes, by node id; `None` for an unknown terminal that a call without a result may have opened.
     pub(super) terminals: BTreeMap<String, Option<String>>,
     /// Calls of workflows, whose runs leave their terminals to this run.
     pub(super) workflows: Vec<u64>,
@@ -156,8 +156,7 @@ impl FunctionState {
         self.clock.apply(entry.time(), is_at_work);
     }
 
-    /// Records the terminal in which a node has its program. A failed call may have opened a terminal, or used the
-    /// known terminal.
+    /// Records the terminal of a node's program. A failed call may have opened a terminal, or used the known terminal.
     fn record_terminal(&mut self, node: &str, terminal: Option<&Value>) {
         let terminal_entry = self.terminals.entry(node.to_owned()).or_default();
         if let Some(terminal) = terminal.and_then(Value::as_str) {
@@ -184,8 +183,7 @@ impl FunctionState {
         self.clock.begin_by(now);
     }
 
-    /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
-    /// not run.
+    /// Returns the end of the working time `limit`, if no pause follows; `None` while its clock does not run.
     pub(super) fn work_deadline(&self, limit: TimeSpan) -> Option<Timestamp> {
         self.clock.deadline(limit.duration()?)
     }

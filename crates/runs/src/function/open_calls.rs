@@ -77,12 +77,12 @@ impl OpenCalls {
         self.calls.contains_key(&number)
     }
 
-    /// Returns all open calls, in the order in which they began.
+    /// Returns all open calls, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.calls.iter().map(|(number, open)| (*number, open))
     }
 
-    /// Returns the calls that wait for a person or another client, in the order in which they began.
+    /// Returns the calls that wait for a person or another client, oldest first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }
@@ -97,12 +97,12 @@ impl OpenCalls {
         self.frames.contains_key(&frame)
     }
 
-    /// Returns the calls of a frame, in the order in which they began.
+    /// Returns the calls of a frame, oldest first.
     pub(super) fn of_frame(&self, frame: u64) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.frames.get(&frame).into_iter().flatten().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Returns all calls made, directly or indirectly, to answer a call, in the order in which they began.
+    /// Returns all calls made, directly or indirectly, to answer a call, oldest first.
     pub(super) fn descendants(&self, number: u64) -> BTreeSet<u64> {
         let (mut all, mut next) = (BTreeSet::new(), vec![number]);
         while let Some(number) = next.pop() {

@@ -1,7 +1,7 @@
-//! Work of an outer engine for a function: its calls, timers and nested runs, and the part that the engine has
-//! received.
+//! An outer engine's work for a function: the calls, timers and nested runs that the engine schedules.
 //!
-//! Pure: the driver of the run adds and removes work, and reports the difference to the engine after each turn.
+//! Owns the list of this work and the part of the list that the engine has received. Pure: the driver of the run adds
+//! and removes work, and reports the difference to the engine after each turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -12,28 +12,29 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// Maximum size of the outcome of one call, in bytes of JSON: a Temporal payload has at most 2 MB. The outcome of a
-/// node contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes
-/// most of it.
+/// Maximum size of one call's outcome, in bytes of JSON. A Temporal payload has at most 2 MB. The outcome of a node
+/// contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes most
+/// of it.
 pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
 /// Maximum duration of a turn of a function that does not wait. The engine delivers new inputs before the next turn, so
 /// that a pause also reaches such a function.
 const MAX_TURN: Duration = Duration::from_millis(200);
 
-/// Prefix of the name of the timer with which the engine requests another turn; the number of this turn follows.
+/// Prefix of the name of the next-turn timer. The number of the current turn follows. When the timer ends, the engine
+/// requests another turn.
 const NEXT_PREFIX: &str = "next/";
 
-/// Delay after which the engine requests the next turn of a function that does not wait.
+/// Delay before the engine's request for the next turn of a function that does not wait.
 const NEXT_TURN_DELAY: Duration = Duration::from_millis(1);
 
-/// The work that the engine does.
+/// Work of the engine for one function.
 #[derive(Debug, Default)]
 pub(super) struct OuterWork {
     items: BTreeMap<String, FunctionWorkKind>,
-    /// Outcomes of the timers at their ends, by the names of the timers.
+    /// Outcomes of ended timers, by the names of the timers.
     timers: HashMap<String, (u64, CallOutcome)>,
-    /// Calls in progress, and performed calls without an answer yet, by their numbers.
+    /// Calls in progress, and performed calls that still lack an answer, by number.
     calls: HashMap<u64, OuterCall>,
     /// The names of the work that the engine has received.
     reported: BTreeSet<String>,
@@ -56,7 +57,7 @@ struct OuterCall {
 #[derive(Debug)]
 struct PendingTurn {
     number: u64,
-    /// For each of its inputs, true if the input had an effect.
+    /// For each input of the turn, true if the input had an effect.
     taken: Vec<bool>,
     began: Instant,
     reply: oneshot::Sender<EngineAnswer>,
@@ -68,8 +69,8 @@ impl OuterWork {
         self.items.insert(number.to_string(), kind);
     }
 
-    /// Adds a timer of the engine, which ends with `outcome` unless the call ends first. `part` distinguishes a call's
-    /// timers.
+    /// Adds a timer of the engine. The timer ends with `outcome`, unless the call ends first. `part` distinguishes a
+    /// call's timers.
     pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, outcome: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
         self.items.insert(id.clone(), FunctionWorkKind::Timer { after });
@@ -113,14 +114,14 @@ impl OuterWork {
         let is_new = !self.calls.contains_key(&number);
         let call = self.calls.entry(number).or_default();
         match &call.outcome {
-            // The engine has lost the first reply, or disconnected; it repeats the request.
+            // The engine has lost the first reply or its connection, and repeats the request.
             Some(outcome) => _ = reply.send(EngineAnswer::Called { outcome: outcome.clone() }),
             None => call.reply = Some(reply),
         }
         is_new
     }
 
-    /// Sends the outcome of a call to the engine, which returns it as an input.
+    /// Sends the outcome of a call to the engine. The engine returns the outcome as an input.
     pub(super) fn complete_call(&mut self, number: u64, result: CallOutcome) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let outcome = result.passed();
@@ -130,8 +131,8 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns whether the caller must apply its inputs: not for an earlier turn, which already has an
-    /// answer, and not for the turn in progress.
+    /// Begins a turn. Returns whether the caller must apply the inputs of the turn. False for an earlier turn, because
+    /// it already has an answer, and for the turn in progress.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
             let _ = reply.send(answer.clone());
@@ -161,19 +162,19 @@ impl OuterWork {
         self.turn.is_some()
     }
 
-    /// Returns whether the current turn must end: the function waits, or it has continued for long with ready outcomes
-    /// (`is_ready`: more are available).
+    /// Returns whether the current turn must end. A turn ends when the function waits, or after [`MAX_TURN`] if
+    /// outcomes are always ready. `is_ready` is true if more outcomes are available.
     pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
 
-    /// Returns whether the function continues only in the next turn, which the engine requests on its own.
+    /// Returns whether the function continues only in the next turn. The engine requests that turn on its own.
     pub(super) fn is_between_turns(&self) -> bool {
         self.turn.is_none() && self.items.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
 
-    /// Ends the turn: answers the engine with the turn and the new work. The engine requests the next turn soon if the
-    /// function continues without it (`is_ready`).
+    /// Ends the turn: answers the engine with the turn and the new work. If the function can continue without waiting
+    /// (`is_ready`), the engine soon requests the next turn.
     pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
         let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
         self.items.retain(|id, _| !id.starts_with(NEXT_PREFIX));

@@ -19,7 +19,7 @@ use crate::time_span::TimeSpan;
 /// Maximum depth of calls between functions and graphs within one run.
 const MAX_DEPTH: usize = 16;
 
-/// Reason for which a function node does not start.
+/// Error that prevents the start of a function node.
 #[derive(Debug, thiserror::Error)]
 enum FunctionSourceError {
     /// The node is of another type.

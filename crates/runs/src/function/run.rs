@@ -65,7 +65,7 @@ pub(crate) struct FunctionRun {
     pub(super) outcome_bytes: u64,
 }
 
-/// The file with which a run began.
+/// The file of a run at its start.
 #[derive(Debug)]
 pub(crate) struct OwnFile {
     pub(super) name: String,
@@ -432,7 +432,7 @@ impl FunctionRun {
     /// If reading the history fails.
     async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
         let open: Vec<_> = self.function_state.open.iter().map(|(number, open)| (number, open.clone())).collect();
-        // Calls are in the order in which they began, so a frame precedes its calls.
+        // Calls are in the order of their starts, so a frame precedes its calls.
         for (number, open) in open {
             match open.target {
                 CallTarget::Call(call) => self.perform(number, open.at, call.kind, Attempt::AfterRestart),

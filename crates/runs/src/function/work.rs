@@ -28,7 +28,7 @@ pub(super) struct PendingWork {
     ready: VecDeque<(u64, CallOutcome)>,
 }
 
-/// The outcome of a call, or the event with which a frame continues. Outer engines store it.
+/// The outcome of a call, or the next event of a frame. Outer engines store it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallOutcome {

@@ -21,7 +21,7 @@ pub struct GateAnswer {
     pub(crate) passkey: Option<Box<PasskeyAssertion>>,
     /// Digest of the gate that the sender saw.
     pub(crate) digest: Option<String>,
-    /// True if the client sent it as an agent's decision, which never answers a gate for people.
+    /// True if the client sent it as an agent's decision. Such a decision never answers a gate for people.
     pub(crate) is_agent_decision: bool,
 }
 
@@ -89,8 +89,8 @@ pub(crate) struct VerifiedAnswer {
 }
 
 impl OpenGate {
-    /// Reads an answer to this gate, which clients see as `info`: a choice, the JSON of a form with all of its fields,
-    /// or a text.
+    /// Reads an answer to this gate, seen by clients as `info`: a choice, the JSON of a form with all of its fields, or
+    /// a text.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Reasons for which an answer to a gate is rejected.
+//! Errors about rejected answers to gates.
 
 use steplatch_access::{PasskeyRefusal, PassphraseError, PersonRefusal, TooManySecrets};
 use steplatch_clock as clock;
@@ -7,7 +7,7 @@ use steplatch_workflow::{By, Proof, Timestamp};
 
 use crate::run::RunState;
 
-/// Reason for which an answer is rejected.
+/// Error about a rejected answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
     /// The answer can be for several gates. The client can name one.
@@ -46,7 +46,7 @@ pub(crate) enum AnswerError {
     /// The journal has not stored the answer yet. It may do so later.
     #[error("The answer is not stored yet{}; look with get_run", reason(.blocked_reason.as_deref()))]
     NotStored {
-        /// Reason for which the run cannot continue, if known.
+        /// Reason that blocks the run, if known.
         blocked_reason: Option<String>,
     },
     /// The gate is for people, and the caller is not treated as a person.
@@ -99,7 +99,7 @@ pub(crate) struct AmbiguousGate {
     pub(crate) gates: Vec<String>,
 }
 
-/// Reason for which a gate closed before an answer arrived.
+/// Reason for the closing of a gate before an answer arrived.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClosedGateError {
     /// Another answer came first.
@@ -107,7 +107,7 @@ pub(crate) enum ClosedGateError {
     Answered {
         /// The author of the other answer.
         by: By,
-        /// Time at which the run accepted it.
+        /// Time of the run's acceptance.
         at: Timestamp,
         /// The other answer.
         answer: String,
@@ -120,13 +120,13 @@ pub(crate) enum ClosedGateError {
     },
 }
 
-/// Reason for which a run without an open gate accepts no answer.
+/// State of a run without an open gate, and so without a wait for an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotWaiting {
     /// The run waits for something else.
     #[error("{blocked_reason}")]
     Stuck {
-        /// Reason for which the run cannot continue.
+        /// Reason that blocks the run.
         blocked_reason: String,
     },
     /// The run has no question.
@@ -137,7 +137,7 @@ pub(crate) enum NotWaiting {
     },
 }
 
-/// Reason for which a gate does not accept an answer.
+/// Error about an answer that does not fit its gate.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidAnswer {
     /// The form of the gate is invalid.

@@ -22,7 +22,7 @@ const OTHER_HOSTS_FIELD: &str = "hosts of the run";
 /// A gate that waits for its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenGate {
-    /// Step of the gate, which answers name.
+    /// Step of the gate, as answers name it.
     pub(crate) step: StepId,
     pub(crate) opened_at: Timestamp,
     pub(crate) prompt: String,
@@ -36,7 +36,7 @@ pub(crate) struct OpenGate {
     pub(crate) context: Map<String, Value>,
     /// Deadline for an answer.
     pub(crate) expires_at: Option<Timestamp>,
-    /// State in which the run continues after the deadline.
+    /// Next state of the run after the deadline.
     pub(crate) on_timeout: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl OpenGate {
             ..GateInfo::default()
         };
         if self.is_for_person() && !run.header.hosts.is_empty() {
-            // A function may have a field of that name, which stays unchanged.
+            // A function may have a field of that name. Such a field stays unchanged.
             let name = if info.context.contains_key(HOSTS_FIELD) { OTHER_HOSTS_FIELD } else { HOSTS_FIELD };
             info.context.insert(name.to_owned(), run.header.hosts.join("\n").into());
         }

@@ -25,7 +25,7 @@ pub(crate) struct Action {
     pub(crate) limit: Option<Duration>,
     /// Attempt of the action: an earlier daemon may have performed it.
     pub(crate) attempt: Attempt,
-    /// Set once the action has requested a terminal, which its run must then close.
+    /// Set once the action has requested a terminal. The run must then close the terminal.
     pub(crate) has_requested: Arc<AtomicBool>,
 }
 
@@ -163,8 +163,8 @@ async fn outcome_after_restart(
             Err(LookupError::Unnamed) => None,
             Err(_) => Some(Outcome::Unknown),
         },
-        // The terminal has closed already, which fulfils the request. While its host does not answer, the run repeats
-        // it.
+        // The terminal has closed already, so the request is fulfilled. While the terminal's host does not answer, the
+        // run repeats the request.
         "exit_terminal" => match shared.sessions.exists(session).await {
             Ok(()) | Err(LookupError::Host(_)) => None,
             Err(_) => {

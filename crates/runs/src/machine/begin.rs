@@ -24,7 +24,7 @@ pub(crate) struct MachineLaunch {
     pub(crate) definition: Definition,
     pub(crate) source: DefinitionSource,
     pub(crate) start: Start,
-    /// Idempotency key, under which only one run begins.
+    /// Idempotency key. Only one run begins with this key.
     pub(crate) key: Option<StartKey>,
     /// Engine that decides the run.
     pub(crate) engine: EngineKind,
@@ -42,7 +42,8 @@ pub(crate) struct Rerun {
 /// Completes and checks the start of a machine: it fails if a placeholder or an argument has no value.
 ///
 /// Secrets by reference are variables of the caller's environment. A run without a given terminal takes missing
-/// arguments from the caller's environment, which its new terminals have, too; `PWD` is the caller's directory.
+/// arguments from the caller's environment, because its new terminals have the same environment; `PWD` is the caller's
+/// directory.
 ///
 /// # Errors
 ///

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use steplatch_library::Signature;
 use steplatch_workflow::Definition;
 
-/// Definitions by the digest of their documents, including the order of keys, which reports show. Holds only weak
-/// references.
+/// Definitions by the digest of their documents, including the order of keys, because reports show that order. Holds
+/// only weak references.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 

@@ -44,7 +44,7 @@ impl Engine {
         self.run_blocking(move || parse_all(records, &seal)).await
     }
 
-    /// Returns the events for a machine's followers from these records, the first of which is entry number `from`.
+    /// Returns the events for a machine's followers from these records. The first record is entry number `from`.
     pub(crate) async fn machine_events(
         &self,
         run: &Run,
@@ -54,7 +54,7 @@ impl Engine {
         let events = self.read_all(records, &Seal::default()).await?;
         let mut all = Vec::with_capacity(events.len());
         for (seq, event) in (from..).zip(events) {
-            // Looks up data from earlier entries, which few events need.
+            // Looks up data from earlier entries; few events need such data.
             let earlier_field = match &event {
                 Event::GateExpired { step, .. } => Some(("timeout", self.gate_timeout(&run.id, step).await?)),
                 Event::Completed { .. } => Some(("result", self.return_values(run).await?)),
@@ -69,7 +69,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// Returns the seconds for which a gate of a machine waited for its answer.
+    /// Returns the waiting time of a machine's gate, in seconds.
     async fn gate_timeout(&self, run: &RunId, gate: &StepId) -> Result<Value, Unreadable> {
         let timeout = self.events_of(run, 1, &Seal::default()).await?.into_iter().find_map(|event| match event {
             Event::GateAsked { at, step, expires_at, .. } if step == *gate => expires_at.map(|until| until.since(at)),

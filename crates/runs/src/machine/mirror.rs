@@ -152,8 +152,8 @@ impl MachineRun {
         }
     }
 
-    /// Cancels the remote workflows of steps for which the run no longer waits. The engine cancels the runs that it
-    /// decides, but follows a remote workflow only once it has begun there.
+    /// Cancels the remote workflows of steps that the run no longer waits for. The engine cancels the runs that it
+    /// decides, but follows a remote workflow only after its begin in the engine.
     fn abandon_steps(&self, steps: BTreeSet<StepId>) {
         let shared = &self.recorder.shared;
         for step in steps {

@@ -1,4 +1,4 @@
-//! The report on a run of a machine.
+//! Reports on runs of machines, for clients and models.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,25 +18,25 @@ use crate::seal::Seal;
 /// Maximum length of a string in a report, in characters. The report shows the start or end of a longer string.
 pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
-/// Minimum of that limit: the report of a long run lowers the limit to save space.
+/// Minimum of [`MAX_TEXT_CHARS`] in the report of a long run. A long run has a lower limit, to save space.
 const MIN_TEXT_CHARS: usize = 200;
 
-/// Minimum of the limit for variables after each state, which the report repeats at the end.
+/// Minimum of the limit for variables after each state. The report repeats the variables at the end.
 const MIN_VARIABLE_CHARS: usize = 80;
 
-/// Approximate number of characters of all screens in a report, since a model reads it.
+/// Approximate number of characters of all screens in a report, because a model reads the report.
 const SCREENS_BUDGET_CHARS: usize = 30_000;
 
-/// Numbers of log entries in a report, from the start and from the end of the log.
+/// Maximum numbers of log entries in a report: from the start, and from the end of the log.
 const MAX_LOG_ENTRIES: (usize, usize) = (10, 50);
 
-/// Maximum number of lines of the last screen of a failed run.
+/// Maximum number of lines of a failed run's last screen.
 const MAX_SCREEN_LINES: usize = 24;
 
 /// Maximum number of variables in a report.
 const MAX_VARIABLES: usize = 300;
 
-/// Maximum number of shortened values that a report names, the variables first.
+/// Maximum number of shortened values in a report. The report names shortened variables first.
 const MAX_SHORTENED_VALUES: usize = 2 + MAX_VARIABLES + 100;
 
 /// Suffixes of the names of strings whose end is more useful than their start.
@@ -54,7 +54,7 @@ pub(super) const LOG: &str = "execution_log";
 /// The phase of the entry that replaces the middle of a long log.
 const LEFT_OUT: &str = "left_out";
 
-/// Returns a report on `run` from its history. Takes long for a long history.
+/// Returns a report on `run` from its history. Slow for a long history.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub(crate) fn build_report(
     })
 }
 
-/// Returns the advice about a run that has not completed or failed. `gate` is its oldest open gate.
+/// Returns the advice about a run that has not completed or failed. `gate` is the oldest open gate of the run.
 pub(crate) fn next_step(
     run: &RunId,
     progress: &RunStatus,
@@ -192,8 +192,8 @@ pub(crate) fn next_step(
     Some(format!("The run continues without you. Wait for its end with {wait}."))
 }
 
-/// Returns the end of the screen of the terminal in which a failed run worked last. If the run has several terminals,
-/// also returns the ends of all their screens.
+/// Returns the end of a failed run's last screen. If the run has several terminals, also returns the ends of all their
+/// screens.
 fn last_screens(history: &History, log: &[Value], secrets: &Redactor) -> (Option<String>, BTreeMap<String, String>) {
     let screens = history.last_screens();
     let last = match screens.first() {
@@ -270,8 +270,8 @@ pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
 }
 
 /// Shortens texts that are longer than `max_chars` to their beginning, or to the end for a screen or an output. Adds
-/// their places to `cut`, as JSON Pointers that begin with `place`. Only for reports: a run computes with the full
-/// values.
+/// the places of shortened texts to `cut`, as JSON Pointers that begin with `place`. Only for reports: a run computes
+/// with the full values.
 pub(crate) fn shorten(value: &mut Value, max_chars: usize, place: &str, cut: &mut Vec<ShortenedValue>) {
     match value {
         Value::String(text) => {

@@ -36,7 +36,7 @@ use crate::seal::Seal;
 /// text.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The field of a gate's context that describes the terminals in which the run continues.
+/// The field of a gate's context that describes the terminals of the run's next states.
 pub(crate) const TERMINAL: &str = "terminal";
 
 /// The action of a run that is opening a terminal.
@@ -64,7 +64,7 @@ pub(crate) struct MachineRun {
     cleanup_tasks: Vec<JoinHandle<()>>,
     /// The definition's copy in the library, once the run has finished.
     library_copy: Option<LibraryCopy>,
-    /// Reason for which the library could not save the definition.
+    /// The library's reason for not saving the definition.
     save_error: Option<String>,
     /// True if another daemon recorded the run's end.
     ended_before: bool,
@@ -370,7 +370,7 @@ impl MachineRun {
         None
     }
 
-    /// Records the screens of the run's terminals, which close when the run has failed.
+    /// Records the screens of a failed run's terminals before the terminals close.
     async fn record_last_screens(&mut self) -> Option<Event> {
         let sessions = &self.recorder.shared.sessions;
         let worked_in = self.history.session_id();
@@ -470,7 +470,7 @@ impl MachineRun {
         }
     }
 
-    /// Adds the terminals in which the run continues to a gate for a person and records their states.
+    /// Adds the terminals of the run's next states to a gate for a person, and records the states of the terminals.
     pub(super) async fn add_terminals(&mut self, events: &mut [Event]) {
         let Some(gate) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
         if gate.terminals.is_some() {
@@ -518,8 +518,8 @@ impl MachineRun {
         self.history.unsaved_repair().map(|repair| (directory.as_path(), name, repair))
     }
 
-    /// Saves the accepted patches in the library of the machine and records that. The journal stores the patches
-    /// first: after a crash before the save, the next daemon saves them again, which changes nothing. Returns false
+    /// Saves the accepted patches in the library of the machine and records that. The journal stores the patches first:
+    /// after a crash before the save, the next daemon saves the patches. A repeated save changes nothing. Returns false
     /// when this daemon must no longer drive the run.
     async fn save_repairs(&mut self) -> bool {
         let shared = self.recorder.shared.clone();
@@ -559,7 +559,7 @@ impl MachineRun {
         self.history.repairs().iter().map(info).collect()
     }
 
-    /// Returns the gate at which a client can propose a patch, and the machine to patch.
+    /// Returns the gate that accepts a client's patch, and the machine to patch.
     fn repairable(&self) -> Option<(StepId, Arc<Definition>)> {
         // An outer engine does not check patches.
         let gate = self.history.gate().filter(|gate| self.mirror.is_none() && gate.asks_where_to_go_on())?;
@@ -652,8 +652,8 @@ impl MachineRun {
                     }
                     shared.sessions.settle(&step.to_string());
                 }
-                // Wait for the end of the child, which closes its terminals, before this run is considered finished. It
-                // may have completed just before, with an outcome that this run no longer reads.
+                // Wait for the end of the child before this run is considered finished, because the child closes its
+                // terminals. The child may have completed just before, with an outcome that this run no longer reads.
                 let (child, keep) = (RunId::started_by(&step), self.history.keep_terminals());
                 self.cleanup_tasks.push(tokio::spawn(async move {
                     let Ok(Some(run)) = shared.find(&child).await else { return };
@@ -700,7 +700,7 @@ impl MachineRun {
         self.opening.as_ref().is_some_and(|opening| opening.step == *step)
     }
 
-    /// Returns the caller of the current actions, with the gate at which a person has approved them.
+    /// Returns the caller of the current actions, with the gate of a person's approval.
     pub(super) fn approved_caller(&self) -> Arc<Caller> {
         let caller = &self.recorder.caller;
         let approved = match self.history.approved_at() {
@@ -739,8 +739,8 @@ impl MachineRun {
     }
 }
 
-/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own terminals, and
-/// terminals that its states name.
+/// Returns the ids or names of the terminals that a run may use after its open gate: its own terminals, and terminals
+/// that its states name.
 pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let later_sessions = terminals_ahead(definition, history).sessions;

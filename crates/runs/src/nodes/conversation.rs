@@ -1,4 +1,4 @@
-//! Calls of nodes whose programs ask questions, which the rules of the node answer.
+//! Calls of nodes whose programs ask questions; the rules of the node answer the questions.
 //!
 //! One call is one dialogue. The executor types each answer under a separate step, and so types it only once. If the
 //! daemon stops during a call, the outcome is unknown, as for any node.

@@ -1,7 +1,7 @@
 //! Calls with the name of a step, each made once in the lifetime of this daemon.
 //!
 //! A repeated request with the same step, even over another connection, waits for the same call or receives its result.
-//! The ledger interrupts a call without waiters after a grace period, in which a client may return.
+//! The ledger interrupts a call without waiters after a grace period. Within this period, a client may return.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Time for which a call continues without waiters.
+/// Grace period of a call without waiters.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Bounds of the ledger: beyond the bytes, it remembers steps by their names only.
@@ -53,7 +53,7 @@ impl CallFingerprint {
     }
 }
 
-/// Reason for which a step has no reply.
+/// Error about a step without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnceError {
     /// Another call has this name.

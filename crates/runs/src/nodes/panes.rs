@@ -1,8 +1,8 @@
 //! Nodes that are programs in terminals: a call types the input, and returns the output until the program is ready
 //! again.
 //!
-//! The first call starts a program, which later calls reuse. Its terminal is an ordinary terminal: people may read it
-//! and type into it. Calls of one node take turns.
+//! The first call starts a program, and later calls reuse the program. Its terminal is an ordinary terminal: people may
+//! read it and type into it. Calls of one node take turns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) struct PtyNodes {
 #[derive(Debug, Default)]
 pub(super) struct PtyNode {
     session: Option<PtyTerminal>,
-    /// The previous terminal, from which the name of the next opening step is derived.
+    /// The previous terminal. The name of the next opening step is derived from this terminal.
     last: Option<PtyTerminal>,
     /// End of the program's output before its first input, including its prompt.
     opening: String,
@@ -138,7 +138,7 @@ impl PtyNodes {
         self.owner.parse::<RunId>().is_err()
     }
 
-    /// Returns the name of a node's terminal, by which the daemon finds a terminal of unknown id.
+    /// Returns the name of a node's terminal. The daemon finds a terminal of unknown id by this name.
     fn terminal_name(&self, node: &str) -> String {
         format!("{}@{}", shortened(node, MAX_NODE_CHARS), shortened(&self.owner, MAX_OWNER_CHARS))
     }
@@ -518,7 +518,7 @@ impl PtyNodes {
     }
 
     /// Returns whether a pattern matched in the line of the input, with more output to follow: a line editor such as
-    /// that of IPython redraws its prompt before each key.
+    /// IPython's redraws its prompt before each key.
     async fn is_redrawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, waited: &AwaitOutputReply) -> bool {
         if waited.reason != AwaitReason::Match {
             return false;
@@ -771,7 +771,7 @@ fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> 
         let begin = index.saturating_sub(above.len()).max(next);
         let has_above = rows[begin..index].iter().map(|row| row.trim_end()).eq(above);
         let begin = if has_above { begin } else { index };
-        // Keep output before the prompt in the same row, which does not end with a newline.
+        // Keep output before the prompt in the same row: it does not end with a newline.
         rows.splice(begin..=index, Some(printed).filter(|printed| !printed.is_empty()));
         return begin + usize::from(!printed.is_empty());
     }

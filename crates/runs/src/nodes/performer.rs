@@ -19,7 +19,7 @@ use super::panes::PtyNodes;
 /// Maximum number of calls in progress in the whole daemon; further calls wait for a permit.
 const MAX_CONCURRENT_CALLS: usize = 64;
 
-/// Creates the executors of nodes, which share programs, secrets and call permits. Cheap to clone.
+/// Factory of the executors of nodes. The executors share programs, secrets and call permits. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ExecutorFactory {
     programs: Programs,
@@ -60,8 +60,8 @@ impl steplatch_nodes::Secrets for EnvSecrets {
     }
 }
 
-/// Time limit for the component that started a child of the daemon to reap it after its exit: workers, terminal hosts,
-/// token programs. Each component waits for its child, so this takes milliseconds.
+/// Time limit for reaping an exited child of the daemon: a worker, a terminal host, a token program. The component that
+/// started the child waits for it, so reaping takes milliseconds.
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
@@ -118,8 +118,8 @@ impl ExecutorFactory {
 }
 
 impl NodeExecutor {
-    /// Performs one call. `step` is its name: the executor types its input once under that name, and finds its
-    /// processes by it.
+    /// Performs one call. `step` is the name of the call: the executor types the input once under that name, and finds
+    /// the processes by that name.
     pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
         let call = Call { family: Some(step.to_owned()), ..call };
         let permit = tokio::select! {

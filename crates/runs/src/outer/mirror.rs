@@ -8,14 +8,14 @@ use steplatch_workflow::Event;
 use super::{MirrorInbox, MirrorMessage, NOT_SERVED};
 use crate::engine::{Attempt, Recorder};
 
-/// Maximum age of a run for its start in the engine, because a run that the engine has forgotten would repeat all its
-/// actions. No engine forgets a run within a day of its end.
+/// Maximum age of a run at its start in the engine. An older run may be one that the engine has forgotten, and would
+/// repeat all its actions. No engine forgets a run within a day of its end.
 const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 
 /// Connection between the driver of a run and the outer engine.
 pub(crate) struct Mirror {
     pub(crate) inbox: MirrorInbox,
-    /// Known reason for which the run cannot continue.
+    /// Known reason that blocks the run.
     pub(crate) blocked_reason: Option<String>,
 }
 

@@ -96,7 +96,7 @@ impl Runs {
                 Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
             },
         };
-        // The events may contain the answer of a person, which approves this task.
+        // The events may contain the answer of a person, an approval of this task.
         let caller = match shared.outer.registration(&run).or(known) {
             Some(Registration { caller, .. }) => caller,
             None => Arc::new(Caller { run: Some(run), ..(**caller).clone() }),
@@ -199,8 +199,8 @@ async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, c
     start_answer(shared, &id).await.unwrap_or_else(|| refusal(format!("run {id} has already finished")))
 }
 
-/// Returns the input with which the engine starts a run that has begun here. A run of a remote workflow may have ended
-/// before the engine has it, and the engine follows it to its end.
+/// Returns the engine's start input for a run that has begun here. A run of a remote workflow may have ended before its
+/// start in the engine; the engine still follows the run to its end.
 pub(crate) async fn start_answer(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
     if let Some(answer) = shared.outer.started_answer(id) {
         return Some(answer);

@@ -21,7 +21,7 @@ const MAX_PROMPT_CHARS: usize = 2_000;
 const MAX_CHOICE_CHARS: usize = 200;
 const MAX_CHOICES: usize = 50;
 
-/// Maximum number of consecutive replies in which a service does not know a run that it started.
+/// Maximum number of consecutive replies of a service that it does not know a run, although it started the run.
 const MAX_UNKNOWN_REPLIES: u32 = 3;
 
 impl RemoteRun {

@@ -29,7 +29,7 @@ pub(crate) struct RemoteLaunch {
     pub(crate) timeout: Option<TimeSpan>,
     /// Step of another run that starts this run.
     pub(crate) parent: Option<StepId>,
-    /// Idempotency key, under which only one run starts.
+    /// Idempotency key. Only one run starts with this key.
     pub(crate) key: Option<StartKey>,
     /// Engine that shows the run. The service performs the work on every engine.
     pub(crate) engine: EngineKind,

@@ -52,7 +52,7 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Status of the run, in the service's own word.
         status: String,
-        /// Gate at which the run waits at the service, if the service reports one.
+        /// The service's gate that the run waits for, if the service reports one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<Value>,
     },

@@ -1,5 +1,5 @@
 //! Remote runs on an outer engine: the service does the work, this daemon drives the run, and the engine mirrors it.
-//! The engine shows and can cancel the run, and its own runs can wait for the run.
+//! The engine shows the run and can cancel it, and the engine's own runs can wait for the run.
 
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, Input};
 use tokio::sync::oneshot;
@@ -10,8 +10,8 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Returns whether the parent run, which the engine decides, abandoned this run during its start. (`&mut`: a run is
-    /// not `Sync`.)
+    /// Returns whether the parent run abandoned this run during its start. The engine decides the parent run. (`&mut`:
+    /// a run is not `Sync`.)
     pub(super) async fn is_abandoned_by_parent(&mut self) -> bool {
         let shared = &self.recorder.shared;
         let Some(step) = self.recorder.header.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };

@@ -41,11 +41,11 @@ pub(crate) struct RemoteRun {
     pub(super) poll_delay: Duration,
     /// Last known status.
     pub(super) last_status: Option<Status>,
-    /// Consecutive status requests at which the service did not know the run.
+    /// Number of consecutive status requests with the reply that the service does not know the run.
     pub(super) unknown_replies: u32,
     /// Maximum time of the service's runs, from the last configuration.
     pub(super) max_run_time: Duration,
-    /// Reason for which the run cannot continue at present.
+    /// Reason that currently blocks the run.
     pub(super) blocked_reason: Option<String>,
     /// The request in progress, if there is one.
     pending_request: Option<PendingRequest>,
@@ -77,7 +77,7 @@ pub(crate) enum ServiceReply {
     Cancel(Option<Result<Cancelled, RequestError>>),
 }
 
-/// Event for which a run of a remote workflow waits, besides inputs.
+/// Event that a run of a remote workflow waits for, in addition to inputs.
 pub(crate) enum RemoteEvent {
     Reply(ServiceReply),
     TimedOut,
@@ -353,7 +353,7 @@ impl RemoteRun {
         }
     }
 
-    /// Creates a request, which is sent to the service after a delay and once the service is configured.
+    /// Creates a request to the service. The request is sent after a delay, and once the service is configured.
     fn request<F>(
         &self,
         kind: RequestKind,
@@ -441,7 +441,7 @@ impl RemoteRun {
         self.service.setup().is_some_and(|setup| setup.config.enabled)
     }
 
-    /// Reports that the service is not configured or disabled, which blocks the run.
+    /// Reports that the service is not configured or disabled; this blocks the run.
     fn report_missing_service(&mut self) {
         if !self.is_service_enabled() {
             let service = &self.began.service;

@@ -11,7 +11,7 @@ use super::entry::Entry;
 use crate::engine::WorkClock;
 use crate::run::RunState;
 
-/// State of a run from which its driver continues.
+/// State of a run, the starting point of its driver.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -56,11 +56,11 @@ pub(super) enum Phase {
 pub(super) struct ServiceRun {
     pub(super) correlation_id: String,
     pub(super) instance: String,
-    /// Time at which the service started it.
+    /// Start time at the service.
     pub(super) since: Timestamp,
     /// Last status of the run.
     pub(super) status: Option<String>,
-    /// Gate at which the run waits, if any.
+    /// The gate that the run waits for, if any.
     pub(super) gate: Option<Value>,
 }
 
@@ -136,7 +136,7 @@ impl State {
         self.end = Some(End { at, state, error, result: result.clone() });
     }
 
-    /// Returns the gate at which the run waits at its service.
+    /// Returns the service's gate that the run waits for.
     pub(super) fn gate(&self) -> Option<&Value> {
         self.remote.as_ref()?.gate.as_ref()
     }
@@ -172,8 +172,7 @@ impl State {
         self.clock.begin_by(now);
     }
 
-    /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
-    /// not run.
+    /// Returns the end of the working time `limit`, if no pause follows; `None` while its clock does not run.
     pub(super) fn work_deadline(&self, limit: Duration) -> Option<Timestamp> {
         self.clock.deadline(limit)
     }

@@ -25,7 +25,7 @@ enum DeleteError {
 }
 
 impl Runs {
-    /// Deletes the record of a finished run, and the records of its descendants. Nothing is deleted if one of them has
+    /// Deletes the record of a finished run, and the records of its descendants. Deletes nothing if a descendant has
     /// not finished, or if the run is a child of a run with a record.
     #[boxed]
     pub async fn delete(&self, verb: DeleteRun) -> DeleteRunReply {

@@ -30,7 +30,7 @@ const MIN_DIGEST_DIGITS: usize = 8;
 /// Maximum number of descendants of a run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
-/// Returns the reason for which a run does not wait for an answer, or cannot accept one.
+/// Returns the error for a run that does not wait for an answer, or cannot accept one.
 fn not_waiting_error(run: &Run) -> NotWaiting {
     match run.progress().blocked_reason.filter(|_| run.state() == RunState::Waiting) {
         Some(blocked_reason) => NotWaiting::Stuck { blocked_reason },
@@ -312,8 +312,8 @@ impl Runs {
         let choice = gate.read(info, answer)?;
         let (mut proof, mut signed) = (None, None);
         if let Some(assertion) = &answer.passkey {
-            // A signature covers the whole digest, and so this question. Check it even if the gate does not require
-            // one, because it claims that a person answers.
+            // A signature covers the whole digest, and so this question. Check a signature even if the gate requires
+            // none, because it claims that a person answers.
             signed = Some(self.shared.passkeys.check(assertion, answer.signed_text(info)?)?);
         }
         if human {

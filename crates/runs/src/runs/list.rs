@@ -92,7 +92,7 @@ impl Runs {
         ListWorkflowRunsReply { success: true, runs, error: None }
     }
 
-    /// Returns the position of a run in the order in which all runs started.
+    /// Returns the position of a run in the order of all starts.
     ///
     /// # Errors
     ///

@@ -96,13 +96,13 @@ enum RequestError {
     /// The run has finished.
     #[error("Run was already over: {}", .state.name())]
     Finished {
-        /// State in which the run finished.
+        /// Final state of the run.
         state: RunState,
     },
     /// The run has no driver.
     #[error("{}", .blocked_reason.as_deref().unwrap_or("the run does not continue"))]
     Stuck {
-        /// Reason for which the run cannot continue, if known.
+        /// Reason that blocks the run, if known.
         blocked_reason: Option<String>,
     },
     /// The run is being cancelled.
@@ -114,7 +114,7 @@ enum RequestError {
         .blocked_reason.as_ref().map(|blocked_reason| format!(": {blocked_reason}")).unwrap_or_default()
     )]
     NotStored {
-        /// Reason for which the run cannot continue, if known.
+        /// Reason that blocks the run, if known.
         blocked_reason: Option<String>,
     },
 }

@@ -34,7 +34,7 @@ enum RerunError {
     /// The run has not finished.
     #[error("run {0} has not finished; wait for its end, or cancel it")]
     InProgress(RunId),
-    /// The run is a function or a remote workflow, which has no states.
+    /// The run is a function or a remote workflow, and so has no states.
     #[error(
         "run {0} is a function or a remote workflow, which has no states; run it again as a whole, without from_state"
     )]

@@ -1,4 +1,4 @@
-//! Questions of the daemon itself, which a person answers.
+//! The daemon's own questions to a person.
 
 use std::sync::Arc;
 

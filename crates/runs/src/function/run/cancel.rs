@@ -16,7 +16,7 @@ use crate::function::entry::Entry;
 use crate::function::run::FunctionRun;
 use crate::function::run::frame::{Frame, FrameInput};
 
-/// Time that a cancelled run waits for the end of its calls before it raises the cancel in its function.
+/// Maximum wait of a cancelled run for the end of its calls. The run then raises the cancel in its function.
 pub(in crate::function) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit of a cancelled function for its cleanup.
@@ -28,7 +28,7 @@ const COMPUTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// State of a cancellation in progress.
 #[derive(Debug, Default)]
 pub(in crate::function) struct CancelProgress {
-    /// Time by which the function must have finished its cleanup.
+    /// Deadline of the function's cleanup.
     pub(in crate::function) cleanup_deadline: Option<Timestamp>,
     /// True if this daemon received the cancel.
     is_requested: bool,

@@ -1,7 +1,7 @@
 //! The callers within a run: functions, graphs, and the request to call one node.
 //!
-//! A frame continues with an answer, and makes new requests. The driver appends both in one transaction before it
-//! performs anything new.
+//! A frame continues with an answer, and makes new requests. The driver appends the answer and the requests in one
+//! transaction before it performs anything new.
 
 use serde_json::Value;
 use steplatch_nodes::graph::{
@@ -82,7 +82,7 @@ enum FrameError {
     History(#[from] HistoryError),
 }
 
-/// The input with which a function continues.
+/// The next input of a function.
 pub(in crate::function) enum FrameInput {
     /// No input: the function starts, or is restored from its history.
     Nothing,

@@ -1,8 +1,9 @@
 //! Function nodes that the calling function executes itself.
 //!
 //! The caller's interpreter executes a function node in the same file as its caller, so that both share the module
-//! variables. The call is recorded and limited like any other. The caller's frame makes the requests of the node, which
-//! name their enclosing call. The execution reports when the node has finished, and the driver then answers the call.
+//! variables. The call is recorded and limited like any other. The caller's frame makes the requests of the node. These
+//! requests name their enclosing call. The execution reports when the node has finished, and the driver then answers
+//! the call.
 
 use serde_json::Value;
 use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};

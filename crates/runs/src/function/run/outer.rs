@@ -25,7 +25,7 @@ use crate::outer::{InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 use crate::time_span::TimeSpan;
 
 /// Maximum calls of one run: nodes, graphs, gates, sleeps and nested runs. A call takes up to 20 events of a history in
-/// Temporal, which has at most 51,200.
+/// Temporal, and a history has at most 51,200 events.
 pub(in crate::function) const MAX_CALLS: u64 = 2000;
 
 /// Maximum bytes of the outcomes of one run's calls. A history in Temporal has each outcome twice, and at most 50 MB.
@@ -34,7 +34,7 @@ pub(in crate::function) const MAX_BYTES: u64 = 16_000_000;
 /// Maximum wait for the end of a nested run here once the engine has its result.
 const CHILD_END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time by which a timer of the engine may be early.
+/// Tolerance for an early timer of the engine.
 const TIMER_TOLERANCE: Duration = Duration::from_millis(500);
 
 impl FunctionRun {
@@ -410,7 +410,7 @@ impl FunctionRun {
     }
 }
 
-/// An input in transit to the engine, which returns it in a turn.
+/// An input in transit to the engine. The engine returns the input in a turn.
 #[derive(Debug)]
 pub(in crate::function) struct PassedInput {
     input: Input,

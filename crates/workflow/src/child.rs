@@ -1,7 +1,8 @@
 //! Child runs: the action `run_workflow`.
 //!
-//! A child is a separate run with the variables that the action passes. It works in an existing terminal only if the
-//! action names the terminal or the child inherits its parent's. The parent sees only the fields of one result.
+//! A child is a separate run with the variables that the action passes. The child works in an existing terminal only if
+//! the action names the terminal or the child inherits its parent's terminal. The parent sees only the fields of one
+//! result.
 
 mod error;
 
@@ -24,11 +25,11 @@ pub const MAX_LEVELS: u32 = 5;
 /// The parameter with a whole definition. Its placeholders belong to the child and stay unchanged.
 pub(crate) const DEFINITION: &str = "workflow_definition";
 
-/// The parameter that marks `session_id` as the parent's terminal, which the action did not name. A definition cannot
-/// set this parameter.
+/// The parameter that marks `session_id` as the parent's terminal, inherited rather than named by the action. A
+/// definition cannot set this parameter.
 pub(crate) const INHERITED: &str = "session_inherited";
 
-/// The variable that names the terminal in which a run begins.
+/// The variable that names the first terminal of a run.
 pub(crate) const SESSION: &str = "session_id";
 
 /// A run that another run starts.
@@ -82,7 +83,7 @@ pub(crate) struct ParentRun {
 }
 
 impl Child {
-    /// Reads the child from an action's parameters, in which all variables are replaced.
+    /// Reads the child from an action's parameters, after the replacement of all variables.
     ///
     /// # Errors
     /// Returns the first problem with the parameters.

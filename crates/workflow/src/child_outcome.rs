@@ -8,8 +8,9 @@ use crate::event::Outcome;
 use crate::history::History;
 use crate::tool;
 
-/// Maximum size, as JSON, of a child's variables in its result, which the journal stores with the parent run. A longer
-/// result omits the longest variables, and a state that reads an omitted variable fails. Return values have no limit.
+/// Maximum size, as JSON, of a child's variables in its result. The journal stores the result with the parent run. A
+/// longer result omits the longest variables, and a state that reads an omitted variable fails. Return values have no
+/// limit.
 pub const MAX_CHILD_VARIABLES_BYTES: usize = 64 << 10;
 
 /// Maximum size of a child's log, as JSON, in its result. The result omits a longer log.

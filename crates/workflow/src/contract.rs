@@ -1,4 +1,4 @@
-//! Contracts with the shell: the variables that a workflow needs, and those that it sets.
+//! Contracts with the shell: the variables that a workflow needs, and the variables that it sets.
 //!
 //! An argument is an environment variable that must be set before the first state. A return value is a variable that
 //! must be set after the last state. This module finds missing variables, applies defaults and validates values. The

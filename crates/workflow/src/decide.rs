@@ -49,7 +49,8 @@ pub(crate) use unknown::choices as continuation_choices;
 
 /// External event that a run reacts to.
 ///
-/// A daemon sends the serialized form to an engine that decides elsewhere, which stores it: new fields need a default.
+/// A daemon sends the serialized form to an engine that decides elsewhere, and the engine stores it: new fields need a
+/// default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Input {
@@ -189,7 +190,8 @@ pub enum Effect {
         tool: String,
         /// The tool's parameters, with all variables replaced.
         params: Map<String, Value>,
-        /// Time after which the outcome is [`Outcome::TimedOut`]; `None` if the action has its own limit.
+        /// Timeout of the action. Afterwards, the outcome is [`Outcome::TimedOut`]. `None` if the action has its own
+        /// limit.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
@@ -213,7 +215,7 @@ pub enum Effect {
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
-    /// Return this outcome, which is known without an action.
+    /// Return this outcome, known without an action.
     Answer {
         /// The step.
         step: StepId,
@@ -384,8 +386,9 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 
 /// Returns the requested effects without an outcome in the history, to repeat after a restart.
 ///
-/// All of them may happen twice, except [`Effect::Perform`], for which the driver keeps a ledger by step. The time
-/// limit of a state includes the duration of the restart, but an outcome that arrived in the meantime still counts.
+/// All of them may happen twice, except [`Effect::Perform`]: the driver keeps a ledger of these effects by step. The
+/// time limit of a state includes the duration of the restart, but an outcome that arrived in the meantime still
+/// counts.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {

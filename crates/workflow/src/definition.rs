@@ -191,7 +191,7 @@ impl Definition {
         &self.document
     }
 
-    /// Returns the document, which histories of its runs share.
+    /// Returns the document, shared by the histories of its runs.
     #[must_use]
     pub fn shared_document(&self) -> Arc<Value> {
         self.document.clone()
@@ -358,7 +358,7 @@ impl State {
         params.get("input_text").and_then(Value::as_str).filter(|_| is_secret).into_iter().collect()
     }
 
-    /// Returns the parameters with variables to replace, each with its pointer within the parameters. Omits a nested
+    /// Returns the parameters with variables to replace, with their pointers within the parameters. Omits a nested
     /// definition, because its placeholders belong to the nested run.
     pub(crate) fn replaceable_params(&self) -> Vec<(String, &Value)> {
         let mut replaceable = Vec::new();
@@ -391,7 +391,7 @@ impl State {
     }
 
     /// Returns the first placeholder without a value in the parameters of the action. Ignores the placeholders of a
-    /// `fail`, which ends the run in any case.
+    /// `fail`, because a `fail` ends the run in any case.
     pub(crate) fn unresolved(&self, variables: &dyn Lookup) -> Option<&str> {
         if self.action.tool == tool::FAIL {
             return None;

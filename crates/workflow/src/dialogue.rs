@@ -327,7 +327,7 @@ pub(crate) fn rehearsed_turn(patterns: &[Value], text: &str) -> Map<String, Valu
     }
 }
 
-/// Returns the result of a turn in a rehearsal in which the program ends.
+/// Returns the result of a rehearsed turn that ends the program.
 pub(crate) fn rehearsed_end() -> Map<String, Value> {
     let fields = [("success", true.into()), ("reason", "exit".into()), ("exit_code", 0.into())];
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()

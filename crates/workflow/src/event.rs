@@ -106,7 +106,8 @@ pub enum Event {
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
-    /// A state begins its executions, one for each of these items. The next entry of the state is for the first item.
+    /// A state begins its executions: one execution for each of these items. The next entry of the state is for the
+    /// first item.
     ItemsBegan {
         /// Time of the event.
         at: Timestamp,
@@ -149,7 +150,7 @@ pub enum Event {
         /// Description of the condition that held.
         because: String,
     },
-    /// A gate opened, at which a person or an agent chooses the next state.
+    /// A gate opened. A person or an agent chooses the next state there.
     GateOpened {
         /// Time of the event.
         at: Timestamp,
@@ -181,7 +182,7 @@ pub enum Event {
         step: StepId,
         /// The question.
         question: Question,
-        /// Time until which an answer is valid.
+        /// Deadline of a valid answer.
         expires_at: Option<Timestamp>,
         /// Basis of the answer.
         context: Map<String, Value>,
@@ -477,7 +478,7 @@ pub struct DialogueAnswer {
     /// The offset after the question in the terminal's output, where the search for the next question begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// The typed text. Empty for a secret, which is computed again for each input.
+    /// The typed text. Empty for a secret, because the secret is computed again for each input.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub input_text: String,
     /// Keys to press after the text.
@@ -537,7 +538,7 @@ pub enum Proof {
     None,
     /// A dialog of an MCP client. The client reports that a person accepted it.
     Dialog,
-    /// The controlling terminal of the answering process, which runs in its foreground. Not a steplatch terminal.
+    /// The controlling terminal of the answering process. The process is in the foreground. Not a steplatch terminal.
     Terminal,
     /// The approver's passphrase.
     Passphrase,

@@ -1,7 +1,7 @@
 //! Names of workflows, nodes and graphs that never ask a person.
 //!
-//! An action may start a workflow, node or graph by name, which may ask a person. These definitions are not part of the
-//! run's document. At the start of a run, the driver examines them and passes the names that never ask.
+//! An action may start a workflow, node or graph by name, and that definition may ask a person. Such definitions are
+//! not part of the run's document. At the start of a run, the driver examines them and passes the names that never ask.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) ->
             _ if text.is_empty() => false,
             "workflow_name" => may_ask(CalledName::Workflow(text)),
             "node_id" | "graph_id" => may_ask(CalledName::Node(text)),
-            // A variable has the value, which is a definition or a list of workflows.
+            // A variable has the value: a definition or a list of workflows.
             child::DEFINITION | "workflows" => true,
             _ => false,
         }

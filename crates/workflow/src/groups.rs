@@ -53,7 +53,7 @@ pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &Val
         .filter(|pattern| pattern.as_str().is_some_and(|text| !text.is_empty()))
 }
 
-/// Returns the names of the groups in the source of a pattern, which may have placeholders.
+/// Returns the names of the groups in the source of a pattern. The source may have placeholders.
 pub(crate) fn group_names_in(source: &str) -> impl Iterator<Item = &str> {
     source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
 }

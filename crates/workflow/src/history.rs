@@ -118,7 +118,7 @@ pub struct Gate {
     pub asks: GateRequest,
     /// Basis of the answer.
     pub context: Map<String, Value>,
-    /// Time at which the gate opened.
+    /// Opening time of the gate.
     pub opened_at: Timestamp,
     /// The ids of the terminals that a person sees; `None` if they are not recorded.
     pub terminals: Option<Vec<String>>,
@@ -129,7 +129,7 @@ pub struct Gate {
 pub enum GateRequest {
     /// The branch that the run takes from the end of a state.
     Judgement {
-        /// The choices besides "none of these".
+        /// The choices, except "none of these".
         choices: Vec<Choice>,
         /// Branch to take if the answer is that no choice holds.
         otherwise: Branch,
@@ -145,7 +145,7 @@ pub enum GateRequest {
     Answer {
         /// The question.
         question: Question,
-        /// Time until which an answer is valid.
+        /// Deadline of a valid answer.
         expires_at: Option<Timestamp>,
         /// The entered state whose action is the gate.
         entered: Box<CurrentStep>,
@@ -208,7 +208,7 @@ impl Gate {
         }
     }
 
-    /// Returns the time until which an answer is valid.
+    /// Returns the deadline of a valid answer.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         match &self.asks {
@@ -314,7 +314,7 @@ pub struct History {
     paused: Option<Pause>,
     /// The continuation that is deferred until the end of the pause.
     deferred: Option<Continuation>,
-    /// Time at which the clock of the run stopped, if it is stopped.
+    /// Stop time of the run's clock, if the clock is stopped.
     clock_stopped_at: Option<Timestamp>,
     /// Total duration of earlier stops of the clock.
     stopped_duration: Duration,
@@ -829,7 +829,7 @@ impl History {
         self.waiting.clear();
     }
 
-    /// Returns the number of applied events, which is also the index of the next event.
+    /// Returns the number of applied events: the index of the next event.
     #[must_use]
     pub fn events_applied(&self) -> usize {
         self.events_applied

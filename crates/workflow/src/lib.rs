@@ -1,8 +1,8 @@
 //! The rules of machine workflows, as pure functions.
 //!
-//! Owns the machine workflow: its [`Definition`], the [`Event`]s of a run, the [`History`] that they fold into, and
-//! [`decide`], which returns the events and effects that follow from an input. The daemon's driver calls [`decide`],
-//! appends the events, performs the effects and returns their outcomes as inputs.
+//! Owns the machine workflow: its [`Definition`], the [`Event`]s of a run, the [`History`] that the events fold into,
+//! and [`decide`]. [`decide`] returns the events and effects that follow from an input. The daemon's driver calls
+//! [`decide`], appends the events, performs the effects and returns their outcomes as inputs.
 //!
 //! Nothing in this crate waits, reads a clock, opens a file or draws a random number. The same definition, history and
 //! input always give the same decision, even on replay.

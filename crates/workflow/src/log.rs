@@ -10,7 +10,7 @@ use crate::event::{Branch, Event, FailureReason, Purpose, Side};
 use crate::history::{CurrentStep, History};
 use crate::tool;
 
-/// One entry of an execution log. Its time is the time of its event.
+/// An entry of an execution log. Its time is the time of its event.
 // Nearly half of the entries have the large variant, so boxing would save nothing.
 #[allow(clippy::large_enum_variant)]
 #[serde_with_macros::skip_serializing_none]
@@ -149,14 +149,14 @@ pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Log
 #[derive(Debug, Default)]
 pub struct LogBuilder {
     history: History,
-    /// True if the log has the entry for the last state, from which no transition held.
+    /// True if the log has the entry for the last state. No transition of that state held.
     has_end_entry: bool,
 }
 
 impl LogBuilder {
     /// Adds an event and returns its log entries: none or one for most events.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
-        // Applying the event removes the current step, which the entry of a finished state needs.
+        // Applying the event removes the current step, but the entry of a finished state needs it.
         let current = match event {
             Event::StateCompleted { step, .. } => {
                 self.history.current().filter(|current| current.step == *step).cloned()
@@ -167,8 +167,8 @@ impl LogBuilder {
         self.end_entry(event).into_iter().chain(entry(event, current, &self.history)).collect()
     }
 
-    /// Returns the entry for the end of the last state, from which no transition held. The history has no event for it,
-    /// so the next event adds the entry.
+    /// Returns the entry for the end of the last state, if no transition of that state held. The history has no event
+    /// for such an end, so the next event adds the entry.
     fn end_entry(&mut self, event: &Event) -> Option<LogEntry> {
         let is_end = matches!(
             event,

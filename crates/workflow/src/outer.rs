@@ -1,8 +1,9 @@
 //! Requests to a daemon by an engine that decides elsewhere, and the answers.
 //!
 //! For a machine, such an engine calls [`decide`](crate::decide) itself, and the daemon with the terminals performs the
-//! effects. A function runs in the daemon, which has its interpreter. The engine requests its calls, runs its timers,
-//! starts its nested runs, and reports their outcomes. The engine stores these types: new fields need a default.
+//! effects. A function runs in the daemon, because the daemon has the interpreter. The engine requests the function's
+//! calls, runs its timers, starts its nested runs, and reports the outcomes. The engine stores these types: new fields
+//! need a default.
 
 use std::time::Duration;
 

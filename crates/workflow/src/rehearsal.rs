@@ -147,7 +147,7 @@ pub enum Source {
     Tool,
     /// The default result of the tool.
     Usual,
-    /// The rules, which know the result without an action.
+    /// The rules. They know the result without an action.
     Rules,
 }
 

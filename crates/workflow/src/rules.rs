@@ -1,8 +1,8 @@
 //! The differences between the versions of the rules.
 //!
-//! A run follows the rules under which it began ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run of an older
-//! daemon in the journal ends as its author expected. Each difference has a method here, which the affected code calls.
-//! Versions 1 to 3 added entries without changing decisions; versions 4 to 6 changed decisions.
+//! A run follows the rules of its start ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run of an older daemon
+//! in the journal ends as its author expected. Each difference is a method here, called by the affected code. Versions
+//! 1 to 3 added entries without changing decisions; versions 4 to 6 changed decisions.
 
 /// The rules that one run follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -95,8 +95,8 @@ impl Rules {
         self.version >= 5
     }
 
-    /// From 5: a run that completes closes the terminals that it opened, unless it must keep them; the parent run
-    /// closes the terminals of a nested run. Before: they stay open.
+    /// From 5: a run that completes closes its opened terminals, unless it must keep them; the parent run closes the
+    /// terminals of a nested run. Before: they stay open.
     pub(crate) fn closes_terminals(self) -> bool {
         self.version >= 5
     }

@@ -43,10 +43,10 @@ pub trait Lookup {
 pub(crate) struct Placeholder<'t> {
     /// The name of the variable, with the path into it.
     pub(crate) name: &'t str,
-    /// True for `${name}`, which is left to the shell if the shell has such a variable.
+    /// True for `${name}`: left to the shell if the shell has such a variable.
     pub(crate) is_for_shell: bool,
-    /// True for `${name}` and `%{name}`, which may be intended for a program, because they stay unchanged if the name
-    /// is unknown.
+    /// True for `${name}` and `%{name}`. They stay unchanged if the name is unknown, because they may be intended for a
+    /// program.
     pub(crate) may_stay: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'t> Placeholder<'t> {
 enum Piece<'t> {
     /// Text without placeholders.
     Text(&'t str),
-    /// `{{name}}`, which becomes `{name}`.
+    /// `{{name}}`. Becomes `{name}`.
     Escaped(&'t str),
     /// `{name}` or `{name|filter}`.
     Variable { source: &'t str, name: &'t str, filter: Option<Filter> },
@@ -89,7 +89,7 @@ pub(crate) fn has_placeholder(text: &str) -> bool {
     split_pieces(text, true).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
-/// Returns the placeholders of text, including those with paths.
+/// Returns the placeholders of text, including placeholders with paths.
 pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     placeholders_in(split_pieces(text, true))
 }

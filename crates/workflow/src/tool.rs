@@ -50,7 +50,7 @@ pub const DIALOGUE: &str = "dialogue";
 /// The actions that every machine has, independent of the catalog.
 pub const MACHINE_TOOLS: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW, PARALLEL];
 
-/// The tools that call a node or a graph of nodes. Each limits its own time if it has a timeout.
+/// The tools that call a node or a graph of nodes. A tool with a timeout limits its own time.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
 
 /// Maximum time limit of a command.
@@ -118,7 +118,7 @@ pub(crate) const ASSIGNED: &str = "assigned";
 /// The field of a `return`'s result with the result of the run.
 pub(crate) const RESULT: &str = "result";
 
-/// Returns the result of a `set` or `return`, which is known without an effect.
+/// Returns the result of a `set` or `return`, known without an effect.
 pub(crate) fn known_result(tool: &str, params: &Map<String, Value>) -> Option<Map<String, Value>> {
     let (field, value) = match tool {
         SET => (ASSIGNED, Value::Object(params.clone())),

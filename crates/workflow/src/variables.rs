@@ -65,7 +65,7 @@ pub struct Variables {
     initial: Map<String, Value>,
     /// Checked arguments, without the initial variables. Before version 5, only arguments without an export.
     arguments: BTreeMap<String, Value>,
-    /// Defaults of arguments, which apply until an argument has another value.
+    /// Defaults of arguments. A default applies until its argument has another value.
     defaults: BTreeMap<String, Value>,
     /// Names of the contract with the shell. The shell expands `${NAME}`.
     of_shell: BTreeSet<String>,

@@ -12,7 +12,7 @@ pub(super) struct Approvals<'d> {
     entrances: Vec<Entrance<'d>>,
     /// The states that the run can reach from `waiting_state` without passing a gate.
     reachable: BTreeSet<&'d str>,
-    /// The state in which the run waits.
+    /// The state of the waiting run.
     waiting_state: &'d str,
 }
 
@@ -50,9 +50,9 @@ impl<'d> Approvals<'d> {
 
     /// Returns whether the run passes a gate for a person by going to the state `to`.
     ///
-    /// False if `to` is reachable without a gate, from the start of the run or from the state in which it waits. Also
-    /// false if each answer that may have led to the waiting state also leads to `to`: the run then repeats approved
-    /// states. The state directly after a gate always needs a new answer.
+    /// False if `to` is reachable without a gate, from the start of the run or from the waiting state. Also false if
+    /// each answer that may have led to the waiting state also leads to `to`: the run then repeats approved states. The
+    /// state directly after a gate always needs a new answer.
     pub(super) fn passes_gate(&self, to: &str) -> bool {
         let is_reachable_from_start =
             |entrance: &Entrance<'_>| entrance.approved.is_none() && entrance.reachable.contains(to);

@@ -1,8 +1,8 @@
 //! Pausing and resuming of runs.
 //!
-//! An action in progress continues to its end, which the history records. The decision on its outcome is made then, and
-//! takes effect when the run resumes. A run therefore continues after a week's pause exactly as it would have without
-//! one.
+//! An action in progress continues to its end, and the history records the end. The decision on the outcome is made
+//! then, and takes effect when the run resumes. A run therefore continues after a week's pause exactly as it would have
+//! without one.
 
 use steplatch_ids::StepId;
 

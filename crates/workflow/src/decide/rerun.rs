@@ -1,4 +1,4 @@
-//! A run that begins at a state of an earlier run, and takes over the events that the earlier run recorded before it.
+//! A run that begins at a state of an earlier run, and takes over the earlier run's events before that state.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ pub enum TakeOverError {
 pub struct RecordedPart {
     /// The events between the start and the entry of the state.
     events: Vec<Event>,
-    /// The state at which the new run begins.
+    /// The first state of the new run.
     state: String,
     /// The rules that the events follow.
     semantics_version: u32,

@@ -9,9 +9,9 @@ impl Effect {
         matches!(self, Self::CloseTerminal { .. } | Self::CloseOpened { .. } | Self::Abandon { .. })
     }
 
-    /// Splits effects into stages. Effects of one stage begin at once; the next stage begins after they have closed
-    /// their terminals and abandoned their steps. A new action or run may use those terminals, and an abandoned run may
-    /// still wait at a gate.
+    /// Splits effects into stages. Effects of one stage begin at once. The next stage begins after these effects have
+    /// closed their terminals and abandoned their steps. A new action or run may use those terminals, and an abandoned
+    /// run may still wait at a gate.
     #[must_use]
     pub fn split_into_stages(effects: Vec<Self>) -> Vec<Vec<Self>> {
         let mut stages: Vec<Vec<Self>> = Vec::new();

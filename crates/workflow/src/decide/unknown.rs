@@ -48,7 +48,7 @@ pub(crate) fn choices(definition: &Definition, state: &State, gateless: &Gateles
     successor.into_iter().chain([again]).chain(other_states).collect()
 }
 
-/// Returns the branch on which the run fails with this error.
+/// Returns the branch to a failure of the run with this error.
 pub(super) fn failure(error: String) -> Branch {
     Branch::Fail { reason: FailureReason::Unexpected, error }
 }
@@ -64,7 +64,7 @@ pub(super) fn add_expectation(result: &mut Map<String, Value>, params: &Map<Stri
     if patterns.is_empty() {
         return;
     }
-    // The program waits for input with an unexpected question, which is the last line of the screen.
+    // The program waits for input with an unexpected question, the last line of the screen.
     let is_at_question = result.get("reason").is_some_and(|reason| reason == "input")
         && patterns.iter().any(|pattern| QUESTION_ENDS.iter().any(|end| pattern.ends_with(end)));
     let question = screen.lines().rev().map(str::trim).find(|line| !line.is_empty()).filter(|_| is_at_question);

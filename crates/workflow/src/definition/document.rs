@@ -1,4 +1,4 @@
-//! Readers of JSON values, which collect problems with JSON pointers.
+//! Readers of JSON values that collect problems with JSON pointers.
 
 use serde_json::{Map, Value};
 

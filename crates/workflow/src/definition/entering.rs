@@ -1,4 +1,4 @@
-//! Warnings about typed commands without Enter, whose output the run then waits for.
+//! Warnings about a typed command without Enter, followed by a wait for its output.
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Initial variables that a run requires.
 //!
 //! A placeholder is known if it names an argument, a field of a state's result or a standard variable. Any other name
-//! must be an initial variable, which a definition does not declare. The parser warns about such a name, and a run
-//! cannot start without a value for it.
+//! must be an initial variable, and a definition does not declare initial variables. The parser warns about such a
+//! name, and a run cannot start without a value for it.
 
 use std::collections::BTreeSet;
 
@@ -222,7 +222,7 @@ impl NeededVariable {
 }
 
 impl Definition {
-    /// Returns the warnings of a nested definition, except warnings about variables in `given`, which it receives.
+    /// Returns the warnings of a nested definition, except warnings about the variables that it receives (`given`).
     pub(super) fn warnings_with(self, given: Option<&Value>) -> Vec<Problem> {
         let is_given = |name: &str| match given {
             None | Some(Value::Null) => false,

@@ -1,4 +1,4 @@
-//! The parser of definitions, which reports all problems at once.
+//! The parser of definitions. It reports all problems of a document at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Some(description.to_owned())
     }
 
-    /// Reads the name of a host, which may have placeholders.
+    /// Reads the name of a host, possibly with placeholders.
     fn read_host(&mut self, field: &JsonPath<'_>) -> Option<String> {
         let host = self.diagnostics.read_text(field, "'host'")?;
         if host.trim().is_empty() {
@@ -550,7 +550,7 @@ impl Reader<'_> {
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
     }
 
-    /// Reports transitions of a state with the same description, which a gate could not distinguish.
+    /// Reports transitions of a state with the same description, because a gate could not distinguish them.
     fn report_ambiguous_choices(&mut self, field: &JsonPath<'_>, transitions: &[Option<Transition>]) {
         let description = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
         let descriptions: Vec<_> = transitions.iter().map(description).collect();

@@ -1,4 +1,4 @@
-//! Warnings about unreachable states, and about states from which no run can end.
+//! Warnings about unreachable states, and about states without a path to an end.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ pub(super) fn reachable_states<'s>(initial: &'s str, states: &'s [State]) -> BTr
     closure(vec![initial], |from| states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect())
 }
 
-/// Returns a warning for every unreachable state, and for every state from which a run cannot end.
+/// Returns a warning for every unreachable state, and for every state without a path to an end.
 pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[State]) -> Vec<Problem> {
     let reached = closure(std::iter::once(initial).chain(finally_state).collect(), |from| {
         states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()

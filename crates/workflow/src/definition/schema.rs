@@ -1,7 +1,7 @@
 //! The documentation of definitions for their authors: a JSON Schema and a Markdown page.
 //!
-//! Both are generated from the types in `shape.rs` and `condition/test.rs`, and from the catalog's descriptions of
-//! tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! The schema and the page are generated from the types in `shape.rs` and `condition/test.rs`, and from the catalog's
+//! descriptions of tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 use std::fmt::Write as _;
 

@@ -389,7 +389,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Removes null defaults, which only mark an optional key.
+/// Removes null defaults, because they only mark an optional key.
 fn drop_null_defaults(schema: &mut Value) {
     match schema {
         Value::Object(words) => {

@@ -1,5 +1,5 @@
-//! Warnings about patterns that may match old output: `pattern_match` searches the whole screen, which may still show
-//! the output of an earlier state.
+//! Warnings about patterns that may match old output: `pattern_match` searches the whole screen, and the screen may
+//! still show the output of an earlier state.
 
 use super::document::escaped;
 use super::{Problem, State, reach};

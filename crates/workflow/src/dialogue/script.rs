@@ -13,8 +13,8 @@ use crate::substitute::{Lookup, Placeholder, placeholders};
 /// The parameters of a script. The caller supplies the terminal.
 const KEYS: [&str; 4] = ["rules", "until", "timeout", "max_answers"];
 
-/// The rules by which a caller answers the questions of a program, turn by turn: the parameters of the action
-/// `dialogue` without the terminal and the first text.
+/// A caller's rules for answering the questions of a program, turn by turn: the parameters of the action `dialogue`
+/// without the terminal and the first text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueScript {
     dialogue: Dialogue,

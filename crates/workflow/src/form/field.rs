@@ -5,7 +5,7 @@ use serde_json::{Number, Value, json};
 use super::format::Format;
 use super::kind::{Kind, Offered, read_choices, read_number, read_text};
 
-/// A field of a form, which takes a plain value.
+/// A field of a form, for a plain value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     name: String,
@@ -95,7 +95,7 @@ impl Field {
         if problems.is_empty() { Ok(field) } else { Err(problems) }
     }
 
-    /// Returns the name of the field, which is its key in the answer.
+    /// Returns the name of the field: its key in the answer.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -141,7 +141,7 @@ impl Field {
         })
     }
 
-    /// Returns the choices, each with its title and its value; empty for a field that takes any value.
+    /// Returns the titles and values of the choices; empty for a field that takes any value.
     #[must_use]
     pub fn choices(&self) -> Vec<String> {
         match &self.kind {
@@ -348,7 +348,7 @@ fn number(value: &Value) -> Option<Number> {
     }
 }
 
-/// The largest number up to which an f64 represents every integer exactly.
+/// The largest integer of the range that an f64 represents exactly.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 fn is_whole(number: &Number) -> bool {

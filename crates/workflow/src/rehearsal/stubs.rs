@@ -313,7 +313,7 @@ impl StubReader<'_> {
     }
 }
 
-/// Maximum duration of a stubbed action, which exceeds the time limit of any run.
+/// Maximum duration of a stubbed action: more than the time limit of any run.
 const MAX_ELAPSED_SECONDS: f64 = 100_000.0;
 
 /// Returns whether the action of a state opens a gate.

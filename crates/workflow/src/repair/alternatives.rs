@@ -44,11 +44,11 @@ pub(super) struct NewAlternative {
 pub(super) enum Remark {
     /// The alternative matches nearly anything, or cannot be compared.
     Anything,
-    /// The alternative matches this recorded line, which the old pattern does not match.
+    /// The alternative matches this recorded line, and the old pattern does not.
     Recorded(String),
     /// The alternative has a capturing group.
     Group,
-    /// The alternative has an unquoted value, which may be a pattern itself.
+    /// The alternative has an unquoted value. The value may be a pattern itself.
     Value(String),
 }
 

@@ -11,7 +11,7 @@ const MIN_COUNTED_BLANKS: usize = 4;
 /// Maximum length of changed texts that are displayed with their common parts, in characters.
 const MAX_COMMON_CHARS: usize = 120;
 
-/// Number of characters displayed before and after the part in which two texts differ.
+/// Number of characters displayed before and after the difference of two texts.
 const CONTEXT_CHARS: usize = 20;
 
 /// Cyrillic and Greek letters that look like Latin letters.
@@ -34,7 +34,7 @@ pub(super) fn legible(text: &str) -> String {
     legible_characters(&split_characters(text))
 }
 
-/// Returns a description of a value's change. For long values, it contains only the part in which they differ.
+/// Returns a description of a value's change. For long values, the description contains only their difference.
 pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
     let reordering = if is_reordered(old, new) { "is in another order: it " } else { "" };
     let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), Value::to_string));

@@ -8,8 +8,8 @@ use super::alternatives::matches_nearly_anything;
 use crate::definition::{Definition, State, Transition};
 use crate::tool;
 
-/// Returns a state that types after the state `input` without a check of its effect. A command needs no check, because
-/// a shell that is not at its prompt refuses it.
+/// Returns a state that types after the state `input` without a check of that input's effect. A command needs no check,
+/// because a shell that is not at its prompt refuses commands.
 pub(super) fn typed_unchecked_after<'d>(definition: &'d Definition, input: &'d State) -> Option<&'d str> {
     if input.action().tool() != tool::SEND_INPUT {
         return None;

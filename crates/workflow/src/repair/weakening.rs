@@ -57,8 +57,8 @@ const GATE_VARIABLES: [&str; 3] = ["match_text", "output", "screen_content"];
 /// Standard variables that the result of an action may set.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
 
-/// Returns the weakenings of the machine `before` by the machine `after`. `recorded` has lines of the recorded output,
-/// which a new pattern must not match.
+/// Returns the weakenings of the machine `before` by the machine `after`. `recorded` has lines of the recorded output.
+/// A new pattern must not match these lines.
 #[must_use]
 pub fn weakenings(before: &Definition, after: &Definition, recorded: &[String]) -> Vec<Weakening> {
     let mut comparison = Comparison { before, after, recorded, weakenings: Vec::new() };
@@ -196,7 +196,7 @@ impl<'a> Comparison<'a> {
         self.compare_transitions(&path, before, after);
     }
 
-    /// Reports a raised limit, and a lowered limit after which the run continues.
+    /// Reports a raised limit, and a lowered limit that lets the run continue.
     fn compare_limit(&mut self, path: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
         // A state without a limit has the default limit.
@@ -505,8 +505,8 @@ impl<'a> Comparison<'a> {
     }
 
     /// Reports a new state between a gate for a person and the approved action. For a state that types nothing, also
-    /// reports that a gate displays its result, that no other state names its terminal, and that it delays a checked
-    /// input.
+    /// reports three facts: a gate displays the result, no other state names the terminal, and the state delays a
+    /// checked input.
     fn report_position(&mut self, state: &State, path: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
         if READING_TOOLS.contains(&tool) {
@@ -555,7 +555,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Reports each new state that acts, with its action, and the gates for a person that a path to it avoids.
+    /// Reports each new state that acts, with its action, and the gates for a person that a path to the state avoids.
     fn report_new_states(&mut self) {
         let gates: Vec<(&str, _)> =
             human_gates(self.before).map(|gate| (gate.name(), reached_without(self.after, gate.name()))).collect();

@@ -39,7 +39,7 @@ impl ToolCatalog for Described {
     }
 }
 
-/// Returns the places at which a value violates a schema. Supports the keywords in our schema, and panics at any other.
+/// Returns the places of a value that violate a schema. Supports the keywords in our schema, and panics at any other.
 fn first_misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
     let words = match schema {
         Value::Bool(true) => return None,

@@ -11,7 +11,7 @@ use steplatch_workflow::{
 
 use crate::machine::{Tools, fields, start};
 
-/// Number of inputs after which a run is abandoned.
+/// Maximum number of inputs of a run; the test then abandons the run.
 const MAX_INPUTS: u64 = 40;
 
 /// Returns one of the inputs that the run waits for, selected by a number.

@@ -71,7 +71,7 @@ fn assign_terminal_id(outcome: &mut Outcome, number: usize) -> String {
     id
 }
 
-/// A world in which the daemon may stop at any instant, while the journal and the ledgers remain.
+/// A world with a daemon that may stop at any instant, while the journal and the ledgers remain.
 struct World {
     definition: Definition,
     start: Start,
@@ -269,7 +269,7 @@ proptest! {
             input = next_input(&history, &script.next().expect("a cycle never ends"));
         }
         prop_assert!(history.is_over());
-        // Each state has its end and perhaps a gate; the shell comes before and after it.
+        // Each state has its end and perhaps a gate. The shell comes before the first state and after the last.
         let branches = log.iter().filter(|event| matches!(event, Event::BranchBegan { .. })).count();
         prop_assert!(decided.len() <= 2 * max_states as usize + branches + 5);
 
@@ -326,7 +326,7 @@ proptest! {
         };
         let history = world.run(interruption);
         prop_assert_eq!(History::from_iter(&world.journal), history.clone());
-        // For each step, the journal has at most one effect, which was performed once.
+        // For each step, the journal has at most one effect, performed once.
         let entered: Vec<String> = world.journal.iter().filter_map(|event| match event {
             Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } | Event::BranchBegan { step, .. } => Some(step.to_string()),
             _ => None,

@@ -290,8 +290,7 @@ proptest! {
         prop_assert!(first.states_executed <= max_states + 20);
         prop_assert!(first.elapsed_time <= limits.execution_timeout() + Duration::from_secs(60));
         let executed = first.path.iter().filter(|passage| matches!(passage, RehearsalStep::State { .. })).count();
-        // The state in which the run was interrupted has no end, even after the finally state, and neither has a stuck
-        // state.
+        // The interrupted state has no end, even after the finally state, and neither has a stuck state.
         prop_assert!(executed + 2 >= first.states_executed as usize && executed <= first.states_executed as usize);
         if first.end == RehearsalEnd::Completed {
             prop_assert_eq!(executed, first.states_executed as usize);

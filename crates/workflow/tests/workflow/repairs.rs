@@ -301,7 +301,7 @@ fn repairs_that_keep_every_check_weaken_nothing() {
             "transitions": [{"condition": {}, "next_state": "approve"}]}},
         {"op": "replace", "path": "/states/question/transitions/1/next_state", "value": "settle"}
     ]);
-    // After a limit at which the run asks, an agent chooses.
+    // After a limit that makes the run ask, an agent chooses.
     assert_eq!(
         weakening_texts(&softer),
         [

@@ -15,7 +15,7 @@ fn state(tool: &str, params: &Value, next: Option<&str>) -> Value {
     json!({"action": {"tool": tool, "params": params}, "transitions": transitions})
 }
 
-/// Three commands, each of which uses the output of the previous one.
+/// Three commands: the second and the third use the output of the previous one.
 fn commands() -> Value {
     json!({"name": "release", "initial_state": "build", "states": {
         "build": state("run_command", &json!({"command": "make"}), Some("test")),

@@ -1,6 +1,6 @@
 //! Blocking work in a separate thread.
 
-/// Calls `act`, which may block, in a separate thread.
+/// Calls a possibly blocking `act` in a separate thread.
 pub(crate) async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(act).await {
         Ok(result) => result,

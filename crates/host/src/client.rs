@@ -117,7 +117,8 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// Returns whether the host has answered that it did not execute the request. It may have executed an earlier one.
+    /// Returns whether the host has answered that it did not execute the request. It may have executed an earlier
+    /// request.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Refused(Refusal::NoTerminal | Refusal::NotUnderstood | Refusal::Retiring))
@@ -152,8 +153,8 @@ pub(crate) fn version_label(version: &str) -> String {
     word.chars().filter(|character| is_printable(*character)).take(MAX_VERSION_CHARS).collect()
 }
 
-/// Returns whether a character of foreign text may be shown: neither a control nor a [format character](is_format),
-/// which is invisible or changes the direction of the surrounding text.
+/// Returns whether a character of foreign text may be shown: neither a control nor a [format character](is_format). A
+/// format character is invisible or changes the direction of the surrounding text.
 pub(crate) fn is_printable(character: char) -> bool {
     !character.is_control() && !is_format(character)
 }
@@ -283,7 +284,7 @@ impl Host {
         Self::connect_within(START_TIME, socket, role, on_secret).await
     }
 
-    /// Connects to the host at `socket`, which must answer within `time_limit`.
+    /// Connects to the host at `socket`. The host must answer within `time_limit`.
     pub(crate) async fn connect_within(
         time_limit: Duration,
         socket: &Path,
@@ -434,7 +435,7 @@ impl Host {
         }
     }
 
-    /// Abandons a step of a client, which has no entry in `steps`. Does not wait for the host.
+    /// Abandons a step of a client. Such a step has no entry in `steps`. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
         // Ignore the error, because an ended host has no effects in progress. The answer is discarded.
         let _ = self.shared.outbox.send_note(next_number(), &HostRequest::Settle(vec![step.to_owned()]));
@@ -468,7 +469,7 @@ impl Host {
         let mut events = Events { receiver, bytes, number, host: self.clone(), is_refused: false, event: PhantomData };
         let answer = send_request(&self.shared, number, request).await;
         events.is_refused = matches!(answer, Err(AskError::NotReading { .. } | AskError::HostSilent { .. }));
-        // An error drops `events`, which removes its entry from the table.
+        // An error drops `events`, and the drop removes the entry from the table.
         Ok((answer?, events))
     }
 }

@@ -1,8 +1,8 @@
-//! Files of this and remote hosts: requests about them ([`MachineFiles`]) and copies from one machine to another
-//! ([`MachineFiles::copy`]).
+//! Files of this host and of remote hosts: requests about files ([`MachineFiles`]) and copies from one machine to
+//! another ([`MachineFiles::copy`]).
 //!
-//! A copy is sent in pieces, each with a repeatable request. So it survives a lost connection and holds only one piece
-//! in memory. The target machine compares the digest of the whole file before it moves the file to its target.
+//! A copy is sent in pieces, each with a repeatable request. So a copy survives a lost connection and holds only one
+//! piece in memory. The target machine compares the digest of the whole file before it moves the file to its target.
 
 mod copy;
 mod unfinished;
@@ -161,7 +161,7 @@ impl MachineFiles {
 
     async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         match &self.access {
-            // Write locally without a request, which would need a copy of the piece.
+            // Write locally without a request, because a request would need a copy of the piece.
             Access::Direct => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
             Access::ThroughHost(..) => self.ask(FileRequest::Write { target, offset, bytes }, || Ok(())).await,
         }

@@ -1,7 +1,7 @@
 //! All terminal hosts of a daemon, behind one interface.
 //!
-//! Usually there is one host. After an upgrade there may also be an older one, which opens no new terminals and ends
-//! with its last terminal. The daemon sends no requests to a host of another protocol version, and only lists it in
+//! Usually there is one host. After an upgrade there may also be an older host. It opens no new terminals and ends with
+//! its last terminal. The daemon sends no requests to a host of another protocol version, and only lists that host in
 //! the status.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -111,7 +111,7 @@ pub enum HostsError {
 pub struct LostHost {
     /// The process id, on its machine.
     pub pid: u32,
-    /// Its machine, unless it is this one.
+    /// The machine of the terminal, unless it is this one.
     pub machine: Option<String>,
 }
 
@@ -318,7 +318,7 @@ pub struct SeenActivity {
 const HOST_MARK: &str = "host";
 
 impl Hosts {
-    /// Finds the hosts that listen in `socket_dir`, and those with a record in `records_dir`. Starts no host.
+    /// Finds the hosts that listen in `socket_dir`, and the hosts with a record in `records_dir`. Starts no host.
     /// `on_secret` receives every text that users have hidden in the hosts' terminals.
     ///
     /// # Errors
@@ -700,7 +700,7 @@ impl Hosts {
         self.shared.repeated_steps.lock().contains(step)
     }
 
-    /// Returns whether a step has requested a terminal on a remote host, which has not refused the request.
+    /// Returns whether a step has requested a terminal on a remote host, and the host has not refused the request.
     #[must_use]
     pub fn has_requested_opening(&self, step: &str) -> bool {
         self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())
@@ -864,7 +864,7 @@ impl Hosts {
         self.lock().lost.iter().any(|(lost, _)| lost.as_str() == id)
     }
 
-    /// Returns the ended host with which this terminal ended, if any.
+    /// Returns the ended host that took this terminal with it, if any.
     #[must_use]
     pub fn lost_host(&self, id: &str) -> Option<LostHost> {
         let here = self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid);
@@ -1108,8 +1108,8 @@ impl Hosts {
         .map_err(HostsError::NotStarted)
     }
 
-    /// Starts a host and connects to it. Removes the files of a failed host, but not of a slow one, which a later
-    /// search finds.
+    /// Starts a host and connects to it. Removes the files of a failed host, but not of a slow one, because a later
+    /// search finds a slow host.
     async fn start_and_connect(&self, starter: &Starter) -> io::Result<Host> {
         let socket = self.shared.socket_dir.join(socket_name());
         let mut child = self.start(starter, &socket)?;
@@ -1149,7 +1149,7 @@ impl Hosts {
                 let child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
-                    // The host does not belong to the terminal in which it may be started. The mark tells every daemon
+                    // The host does not belong to a terminal, even if it is started in one. The mark tells every daemon
                     // that descendants of the host run in a kept terminal.
                     .env(TERMINAL_VARIABLE, HOST_MARK)
                     .stdin(Stdio::from(OwnedFd::from(listener)))
@@ -1280,7 +1280,7 @@ impl Shared {
             let connect = async {
                 let host = Host::connect_without_limit(&socket, role, &on_secret).await?;
                 if host.is_understood() {
-                    // Load the steps that the host has performed, which callers look up.
+                    // Load the steps that the host has performed, because callers look them up.
                     host.unsettled().await.map_err(io::Error::other)?;
                 }
                 Ok(host)

@@ -1,4 +1,4 @@
-//! The read half of a connection, which splits bytes into frames. Host and client both use it.
+//! The read half of a connection, for hosts and clients. Splits bytes into frames.
 
 use std::io;
 

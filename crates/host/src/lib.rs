@@ -1,9 +1,9 @@
 //! The terminal host: the process that keeps terminals, and the connection to it.
 //!
 //! Terminals outlive their daemon across a crash, a restart or an upgrade. So pseudo-terminals, children and screens
-//! live in a separate process. It is small, has no state on disk, and only keeps terminals and serves requests. This
-//! crate owns that process ([`serve`]), the protocol ([`HostRequest`]) and the client side ([`Hosts`]), which finds all running
-//! hosts, including those of older versions, and starts one if there is none.
+//! live in a separate process. The process is small, has no state on disk, and only keeps terminals and serves
+//! requests. This crate owns that process ([`serve`]), the protocol ([`HostRequest`]) and the client side ([`Hosts`]).
+//! The client side finds all running hosts, including older versions, and starts one if there is none.
 
 mod blocking;
 mod client;

@@ -13,7 +13,7 @@ use steplatch_link::{Hello, Refusal, Session, SessionId, pump, read_hello, refus
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-/// Time for which a session stays without a connection. Clients give up earlier, so that they do not resume an ended
+/// Maximum time of a session without a connection. Clients give up earlier, so that they do not resume an ended
 /// session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(900);
 
@@ -41,7 +41,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Serves a connection of a link. `serve` receives the local stream of a new session, like that of a client.
+    /// Serves a connection of a link. `serve` receives the local stream of a new session, like a client's stream.
     pub(crate) async fn join(&self, mut stream: UnixStream, serve: impl FnOnce(UnixStream)) {
         let mut unread = BytesMut::new();
         let hello = match tokio::time::timeout(HANDSHAKE_TIMEOUT, read_hello(&mut stream, &mut unread)).await {

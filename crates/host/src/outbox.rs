@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 
 use crate::wire::{append_frame, write_frame};
 
-/// Number of queued bytes from which senders of events wait.
+/// Maximum number of queued bytes; beyond it, senders of events wait.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
-/// Number of queued bytes from which a server reads no further requests. Higher than [`MAX_QUEUED_BYTES`], so that a
+/// Maximum number of queued bytes of a server that reads further requests. Higher than [`MAX_QUEUED_BYTES`], so that a
 /// client can still type while it is flooded with events.
 const MAX_UNREAD_ANSWER_BYTES: usize = 8 << 20;
 
@@ -28,7 +28,7 @@ const MAX_WAITING_REQUEST_BYTES: usize = 32 << 20;
 /// Maximum number of queued requests to a peer that does not read.
 const MAX_WAITING_REQUESTS: usize = 4096;
 
-/// Multiple of the limits of requests up to which notes are queued; beyond it, the connection ends.
+/// Maximum queue of notes, as a multiple of the limits of requests; beyond it, the connection ends.
 const MAX_NOTES_FACTOR: usize = 2;
 
 /// Queue of frames to the other side. Cheap to clone.
@@ -50,7 +50,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Unsent {
     bytes: Vec<u8>,
-    /// Frames in `bytes`, each with its number and its remaining length.
+    /// Numbers and remaining lengths of the frames in `bytes`.
     frames: VecDeque<(u64, usize)>,
     /// True if a part of the first frame was written.
     has_first_begun: bool,
@@ -62,7 +62,7 @@ impl Unsent {
         self.frames.len() > factor * MAX_WAITING_REQUESTS || self.bytes.len() > factor * MAX_WAITING_REQUEST_BYTES
     }
 
-    /// Removes the first `count` bytes, which were written.
+    /// Removes the first `count` bytes after their writing.
     fn advance(&mut self, mut count: usize) {
         self.bytes.drain(..count);
         while count > 0

@@ -24,7 +24,7 @@ pub(crate) const MARK: &str = "steplatch-relay ";
 /// Maximum length of a line of the greeting, in bytes.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Maximum time for which a relay waits for a host that listens but does not answer.
+/// Maximum wait of a relay for a host that listens but does not answer.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Pause between two attempts to reach a host.
@@ -62,7 +62,7 @@ pub(crate) enum RelayRequest {
 pub(crate) enum RelayReply {
     /// The connection now reaches a host.
     Open {
-        /// Socket of the host, which identifies it.
+        /// Socket of the host; it identifies the host.
         socket: String,
         /// True if the host opens new terminals, because it has the relay's version.
         #[serde(default)]
@@ -218,7 +218,7 @@ fn copy_both_ways(
     mut output: impl Write,
 ) -> Result<(), RelayError> {
     let mut to_host = stream.try_clone()?;
-    // The thread ends with the process, which ends once the host has ended.
+    // The thread ends with the process, and the process ends once the host has ended.
     thread::spawn(move || {
         // Ignore errors, because the end of either side ends the relay.
         let _ = copy_and_flush(&mut input, &mut to_host);
@@ -250,7 +250,8 @@ fn copy_and_flush(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A stopped host, or one on a busy machine, keeps its terminals, because the near end must not consider them lost.
+    /// A stopped host, or a host on a busy machine, keeps its terminals, because the near end must not consider the
+    /// terminals lost.
     #[tokio::test(start_paused = true)]
     async fn listening_but_silent_host_has_not_ended() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Terminals on remote hosts: the configured hosts, and the connections to their terminal hosts.
 //!
-//! A machine has a terminal host that only this installation uses. A relay ([`crate::relay`]) starts or finds it, in
-//! the version installed on the machine. Without a connection, the daemon lists the terminals in their last known state
-//! from its notes ([`notes`]).
+//! A machine has a terminal host that only this installation uses. A relay ([`crate::relay`]) starts or finds that
+//! host, in the version installed on the machine. Without a connection, the daemon lists the terminals in their last
+//! known state from its notes ([`notes`]).
 
 mod connection;
 mod failure;
@@ -39,10 +39,10 @@ pub use self::transport::{
 use crate::client::Host;
 use crate::terminal::HostedTerminal;
 
-/// Maximum time for which a request of a client waits for a machine without a connection.
+/// Maximum wait of a client's request for a machine without a connection.
 pub const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum time for which an action of a run waits for a machine without a connection.
+/// Maximum wait of a run's action for a machine without a connection.
 pub const RUN_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Configuration of a machine for terminals.
@@ -68,7 +68,7 @@ pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     fn place(&self, terminal: &TerminalId, machine: &str);
     /// Hides a text in the terminals of a machine, or in one of them.
     fn hide_on(&self, machine: &str, secret: SecretText);
-    /// Forgets the hidden texts of one terminal, which has closed.
+    /// Forgets the hidden texts of a closed terminal.
     fn forget(&self, terminal: &TerminalId);
 }
 
@@ -266,7 +266,7 @@ impl RemoteHosts {
         self.all().iter().flat_map(|machine| machine.lost_steps()).collect()
     }
 
-    /// Returns the machine on which a step has requested a terminal.
+    /// Returns the machine of the terminal that a step has requested.
     pub(crate) fn opening(&self, step: &str) -> Option<Arc<Machine>> {
         self.all().into_iter().find(|machine| machine.has_opening(step))
     }
@@ -294,7 +294,7 @@ impl RemoteHosts {
         }
     }
 
-    /// Returns the machine and the process id of the ended host with which a terminal ended, if any.
+    /// Returns the machine and the process id of the ended host that took a terminal with it, if any.
     pub(crate) fn lost_with(&self, id: &str) -> Option<(String, u32)> {
         self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost_with(id)?)))
     }

@@ -48,17 +48,17 @@ pub struct Identity {
     pub version: String,
 }
 
-/// Time after which a host without terminals and clients exits.
+/// Idle timeout: a host without terminals and clients exits after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for which a person keeps the writer's seat after the loss of their connection.
+/// Retention period of a person's writer's seat after the loss of their connection.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time for which a host without terminals and clients keeps the results of steps that no daemon has stored yet.
+/// Retention period, at a host without terminals and clients, of step results that no daemon has stored yet.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Time for which a retiring host without terminals keeps results for clients, which may repeat a step at the next
-/// daemon. Clients give up some seconds after its start.
+/// Retention period of results at a retiring host without terminals. Clients may repeat a step at the next daemon, and
+/// give up some seconds after its start.
 const REPEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State that the connections of a host share.

@@ -36,7 +36,7 @@ pub struct HostedTerminal {
 /// Time limit that is longer than a session lasts without a connection.
 const UNLIMITED: Duration = Duration::from_secs(86_400);
 
-/// Time limit for the answer of a silent remote host to a request that changes nothing, besides the duration of the
+/// Time limit for a silent remote host's answer to a request that changes nothing, in addition to the duration of the
 /// request itself.
 const SILENT_QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -65,7 +65,7 @@ impl Keeper {
     pub(crate) async fn ask<T: Reply>(&self, request: &HostRequest, connect_timeout: Duration) -> Result<T, AskError> {
         match self {
             Self::Local(host) => host.ask(request).await,
-            // Box the larger future of a remote request, which would enlarge the futures of all requests.
+            // Box the larger future of a remote request, because it would enlarge the futures of all requests.
             Self::Remote(remote) => {
                 let reply: T = Box::pin(Self::ask_remote(remote, request, connect_timeout)).await?;
                 if request.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
@@ -196,7 +196,7 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the name of its machine, unless it is this one.
+    /// Returns the name of the terminal's machine, unless it is this one.
     pub(crate) fn machine(&self) -> Option<&str> {
         match &self.keeper {
             Keeper::Local(_) => None,
@@ -349,7 +349,7 @@ impl HostedTerminal {
         self.ask(TerminalRequest::Picture).await
     }
 
-    /// Returns the cells of at most `max_rows` rows of the scrollback, followed by those of the screen.
+    /// Returns the cells of at most `max_rows` rows of the scrollback, followed by the cells of the screen.
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.

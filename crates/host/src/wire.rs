@@ -2,9 +2,10 @@
 //!
 //! Both sides send frames over a private stream socket. A frame is the length of the rest (four bytes, big endian), a
 //! number (eight bytes) that identifies a request and its answer, and a body in MessagePack (<https://msgpack.org>).
-//! Bodies contain field names, so that either side may know fewer fields than the other. A client sends [`HostRequest`]s. The
-//! host answers with a `Result` of the requested value or a [`Refusal`]; after an attachment, [`AttachEvent`]s follow
-//! under the same number. Frames with the number 0 carry texts to hide, which the host sends without a request.
+//! Bodies contain field names, so that either side may know fewer fields than the other. A client sends
+//! [`HostRequest`]s. The host answers with a `Result` of the requested value or a [`Refusal`]; after an attachment,
+//! [`AttachEvent`]s follow under the same number. Frames with the number 0 carry texts to hide. The host sends these
+//! frames without a request.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -289,7 +290,7 @@ impl TerminalRequest {
 #[error("{0}")]
 pub struct InvalidPattern(pub String);
 
-/// A request to one terminal; the answers are those of [`steplatch_terminal::Terminal`]'s methods.
+/// A request to one terminal; the answers match [`steplatch_terminal::Terminal`]'s methods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TerminalRequest {
     /// Type. → `Result<Sent, InputError>`
@@ -376,8 +377,8 @@ pub struct OpenRequest {
     /// directory begins at the home directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_elsewhere: bool,
-    /// Set for a terminal of a single command, which closes when the client settles its step. Holds the maximum time to
-    /// wait for a free place. Hosts of older versions ignore it.
+    /// Maximum wait for a free place, set for a terminal of a single command. Such a terminal closes when the client
+    /// settles its step. Hosts of older versions ignore this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) single_command: Option<Duration>,
     /// Maximum time to wait for a free place. Hosts of older versions ignore it.
@@ -393,7 +394,8 @@ pub enum PlacePolicy {
     AtOnce,
     /// The opening waits at most this time for the close of another terminal.
     Within(Duration),
-    /// Like [`Self::Within`], for the terminal of a single command, which closes when the client settles its step.
+    /// Like [`Self::Within`], for the terminal of a single command. The terminal closes when the client settles its
+    /// step.
     ForCommand(Duration),
 }
 
@@ -453,7 +455,7 @@ pub struct OpenedTerminal {
     pub id: TerminalId,
     /// Process id of its program.
     pub pid: i32,
-    /// True if its shell reports when it is at its prompt.
+    /// True if its shell reports the beginning of each prompt.
     pub integrated: bool,
 }
 
@@ -484,7 +486,7 @@ pub enum OpenRefused {
         /// The terminal that has it.
         by: TerminalId,
     },
-    /// The step opened a terminal before, which has closed since. Only hosts of older versions report this.
+    /// The step opened a terminal before, and the terminal has closed since. Only hosts of older versions report this.
     #[error("the step opened {terminal} earlier, which has closed since")]
     OpenedBefore {
         /// The terminal.
@@ -526,14 +528,15 @@ pub struct WaitRequest {
     pub patterns: Vec<String>,
     /// The part of the terminal to search.
     pub target: Target,
-    /// Offset at which the search starts.
+    /// Start offset of the search.
     pub since: Option<u64>,
     /// Other conditions that end the wait.
     pub until: Until,
     /// Set if the wait also ends when the program waits for input. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputWait>,
-    /// Way in which the program must read input for a match to end the wait. Hosts of older versions ignore it.
+    /// Required reading mode of the program; a match ends the wait only in this mode. Hosts of older versions ignore
+    /// this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
     /// True if the program must read whole lines for a match to end the wait. Hosts of older versions ignore it.
@@ -714,7 +717,7 @@ pub(crate) fn is_sparse(body: &[u8]) -> bool {
                     0xc9 => head(4, 1),
                     0xdc => list(2),
                     0xdd => list(4),
-                    // Do not count maps, which are structs.
+                    // Do not count maps, because they are structs.
                     0xde => Some((3, 0, 0)),
                     _ => Some((5, 0, 0)),
                 };
@@ -762,7 +765,7 @@ pub enum Role {
 /// Default time limit for the first answer of a host.
 pub const START_TIME: Duration = Duration::from_secs(2);
 
-/// Returns whether a step belongs to a run. A run settles its steps once its journal has their results.
+/// Returns whether a step belongs to a run. A run settles its steps once the journal has their results.
 pub(crate) fn is_of_run(step: &str) -> bool {
     step.split('/').next().is_some_and(|run| run.parse::<RunId>().is_ok())
 }
@@ -816,7 +819,8 @@ mod tests {
         _name: Option<String>,
     }
 
-    /// One golden file has each message as a type and its JSON on a line; the other has the same messages in frames.
+    /// The first golden file has a line for each message, with its type and its JSON. The second file has the same
+    /// messages in frames.
     #[test]
     fn wire_format_matches_the_golden_files() {
         use steplatch_files::{DirectoryEntry, FileError, FileFacts, FilePiece, FileWritten};

@@ -12,7 +12,8 @@ use super::{MachineFiles, TransferError};
 /// Options of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Permissions of the target. `None` for those of the replaced file, or of the source if there is none.
+    /// Permissions of the target. `None` for the permissions of the replaced file, or of the source if there is no such
+    /// file.
     pub mode: Option<u32>,
     /// True if the copy may replace a file with other content.
     pub replace: bool,
@@ -20,7 +21,8 @@ pub struct CopyOptions {
     pub limit: u64,
 }
 
-/// Maximum length of a file that reports no length, such as those of `/proc`, in bytes. Only reading finds its end.
+/// Maximum length in bytes of a file that reports no length, such as a file of `/proc`. Only reading finds the end of
+/// such a file.
 const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 
 /// A copied file.
@@ -34,8 +36,8 @@ pub struct Copied {
     pub digest: FileDigest,
 }
 
-/// Copy in progress. Dropping it removes the unfinished file, unless its end was already requested: then the target
-/// machine may be moving the file to its target, and removes an unfinished file itself.
+/// Copy in progress. Dropping this value removes the unfinished file, unless its end was already requested: then the
+/// target machine may be moving the file into place, and removes an unfinished file itself.
 struct Writing<'a> {
     files: &'a MachineFiles,
     target: WriteTarget,
@@ -124,7 +126,7 @@ impl MachineFiles {
         let mut piece_size = PieceSize::default();
         loop {
             let began = Instant::now();
-            // A file without a length, such as those of /proc, ends at an empty read.
+            // A file without a length, such as a file of /proc, ends at an empty read.
             let remaining_bytes = if source.size == 0 { u64::MAX } else { source.size - writing.length };
             let max_bytes = usize::try_from(remaining_bytes).unwrap_or(usize::MAX).min(piece_size.bytes());
             let piece = self.read(source_path.to_owned(), source.identity, writing.length, max_bytes).await?;

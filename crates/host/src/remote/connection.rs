@@ -1,4 +1,4 @@
-//! The connection to one remote terminal host, which is restored after a loss until the host ends.
+//! The connection to one remote terminal host. A lost connection is restored until the host ends.
 //!
 //! A session (`steplatch-link`) continues over the next connection within [`RECONNECT_TIMEOUT`], so that answers and
 //! output still arrive after a short loss. Later the session ends, and its requests get no answer.
@@ -24,8 +24,8 @@ use crate::hosts::is_socket;
 use crate::relay::{MARK, MAX_LINE_BYTES, RelayHello, RelayReply, RelayRequest};
 use crate::wire::{Role, WIRE_VERSION};
 
-/// Maximum time for which a session waits for its next connection. Includes the time that this computer is asleep, so
-/// that old input does not arrive hours later.
+/// Maximum wait of a session for its next connection. Includes the time that this computer is asleep, so that old input
+/// does not arrive hours later.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Time limit until a connection without questions reaches its relay.
@@ -46,7 +46,7 @@ const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Maximum pause between connection attempts.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
-/// Minimum duration of a connection after which the next attempt follows soon.
+/// Minimum duration of a stable connection. After the loss of a stable connection, the next attempt follows soon.
 const MIN_STABLE_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum pause after a shorter connection. It limits the processes that a machine causes by ending each connection
@@ -59,7 +59,7 @@ pub(crate) struct Interruption {
     /// Start time.
     pub(crate) since: SystemTime,
     pub(crate) began: Instant,
-    /// Number of failed attempts since the loss, which is treated as the first.
+    /// Number of failed attempts. The loss counts as the first one.
     pub(crate) failures: u64,
     /// Reason for the loss, or for the last failed attempt.
     pub(crate) reason: ConnectFailure,
@@ -102,7 +102,7 @@ impl Connection {
     }
 }
 
-/// Result for which a request for a connection waits.
+/// Result that a request for a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The connection. Temporary failures do not end the wait.
@@ -184,7 +184,7 @@ impl Route {
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection_failure(error)),
             Err(_) => {
                 let Channel { errors, mut guard, reader, writer } = channel;
-                // Close the connection first, which also ends a program that violates the protocol.
+                // Close the connection first: this also ends a program that violates the protocol.
                 drop((reader, writer));
                 let errors = errors.into_text().await;
                 let exit = timeout(EXIT_CODE_TIMEOUT, guard.exit_code()).await.ok().flatten();

@@ -1,5 +1,5 @@
-//! Reasons for failed connections to a machine, with their remedies. They are read from the output of OpenSSH and the
-//! remote shell. Pure.
+//! Reasons for failed connections to a machine, with their remedies, from the output of OpenSSH and the remote shell.
+//! Pure.
 
 use crate::client::is_printable;
 

@@ -29,7 +29,7 @@ use crate::terminal::HostedTerminal;
 use crate::wire::is_of_run;
 use crate::wire::{BoundedList, HostRequest, OpenedTerminal, Refusal};
 
-/// Time after its timeout for which a request waits for the reason of a failed connection.
+/// Maximum wait of a request, after its timeout, for the reason of a failed connection.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// First pause between connection attempts of a request; each pause is twice as long as the last.
@@ -41,8 +41,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// Maximum number of remembered lost terminals.
 const MAX_LOST_TERMINALS: usize = 1000;
 
-/// Maximum number of terminal hosts of a machine: the current one, and older versions that still keep terminals. Each
-/// has its own connection.
+/// Maximum number of terminal hosts of a machine: the current host, and hosts of older versions that still keep
+/// terminals. Each host has its own connection.
 const MAX_HOSTS: usize = 8;
 
 /// Maximum number of terminals that a host lists.
@@ -51,7 +51,7 @@ const MAX_LISTED: usize = 1000;
 /// Maximum number of unanswered openings that a list request looks up.
 const MAX_LOOKED_UP: usize = 16;
 
-/// Time limit of the look-ups of one list, which follow its answer.
+/// Time limit of the look-ups after the answer of one list.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A remote host that the daemon opens terminals on.
@@ -91,7 +91,7 @@ impl Drop for OpeningGuard {
     }
 }
 
-/// State of a machine besides its hosts.
+/// State of a machine, except its hosts.
 #[derive(Debug, Default)]
 struct ContactState {
     version: Option<String>,
@@ -105,7 +105,7 @@ impl Machine {
         let directory = setup.notes.clone();
         let mut notes = MachineNotes::read(&directory, &config.name);
         if notes.ssh != config.ssh {
-            // The name now denotes a different machine, which must not repeat a step begun on the former one.
+            // The name now denotes a different machine. It must not repeat a step begun on the former machine.
             notes.terminals.clear();
             notes.openings.retain(|step, opening| is_of_run(step) && !opening.is_settled);
             notes.ssh.clone_from(&config.ssh);
@@ -191,7 +191,7 @@ impl Machine {
         self.write_notes().await;
     }
 
-    /// Returns the connected host that opens new terminals. With a long timeout, such as that of a run, retries after a
+    /// Returns the connected host that opens new terminals. With a long timeout, such as a run's, retries after a
     /// temporary failure. An unknown host name is considered temporary only if the machine was connected before.
     ///
     /// # Errors
@@ -612,7 +612,7 @@ impl Machine {
         }
     }
 
-    /// Returns the process id of the ended host with which a terminal ended, if any.
+    /// Returns the process id of the ended host that took a terminal with it, if any.
     pub(crate) fn lost_with(&self, id: &str) -> Option<u32> {
         self.lost_terminals.lock().iter().find(|(terminal, _)| terminal.as_str() == id).map(|(_, pid)| *pid)
     }

@@ -159,7 +159,7 @@ impl MachineNotes {
         Ok(())
     }
 
-    /// Returns the socket of the host to which a step has sent a request.
+    /// Returns the socket of the host that received a step's request.
     pub(crate) fn socket_of(&self, step: &str) -> Option<&str> {
         let opening = self.openings.get(step).map(|opening| opening.socket.as_str());
         opening.or_else(|| self.writes.get(step).map(String::as_str))
@@ -255,7 +255,8 @@ impl MachineNotes {
     }
 }
 
-/// Returns a reported description with the noted properties of the request, which a remote machine must not change.
+/// Returns a reported description with the noted properties of the request, because a remote machine must not change
+/// them.
 pub(crate) fn as_requested(noted: &Description, reported: Description) -> Description {
     let Description { id, command, name, opened_by, created, .. } = noted.clone();
     Description { id, command, name, opened_by, created, ..reported }

@@ -80,7 +80,8 @@ macro_rules! unchecked {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {})*};
 }
 
-/// Implements [`Reply`] for reasons of refusals: limits their length, and makes each of their texts one line.
+/// Implements [`Reply`] for reasons of refusals: limits the length of the reasons, and makes each of their texts one
+/// line.
 macro_rules! reason {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {
         fn checked(self) -> Result<Self, Reason> {
@@ -93,7 +94,7 @@ macro_rules! reason {
     })*};
 }
 
-/// Makes each text in a value one line without disguising characters and checks the times in it.
+/// Makes each text in a value one line without disguising characters, and checks the times in the value.
 fn check_texts(value: &mut Value) -> Result<(), Reason> {
     match value {
         Value::String(text) => {
@@ -194,7 +195,7 @@ impl Listed for DirectoryEntry {
     const MAX: usize = MAX_DIRECTORY_ENTRIES;
 
     fn check_all(entries: &[Self]) -> Result<(), Reason> {
-        // Skip names that are not UTF-8, which may look alike; copies skip them, too.
+        // Skip names that are not UTF-8, because they may look alike. Copies skip them, too.
         let mut names: Vec<&str> =
             entries.iter().filter(|entry| entry.kind.is_some()).map(|entry| entry.name.as_str()).collect();
         names.sort_unstable();
@@ -233,7 +234,7 @@ fn check_size(size: Size) -> Result<(), Reason> {
     ensure(size.checked().is_some(), "a size that no terminal has")
 }
 
-/// Replaces control characters other than line ends, which valid texts do not contain.
+/// Replaces control characters other than line ends. Valid texts do not contain such characters.
 fn clean(text: &mut String) {
     replace(text, |sign| sign.is_control() && !matches!(sign, '\n' | '\t' | '\r' | '\u{8}'));
 }
@@ -509,7 +510,7 @@ impl Reply for LoggedInput {
             clean(row);
         }
         match &mut self.action {
-            // Keep the control characters of typed input, which are keys.
+            // Keep the control characters of typed input, because they are keys.
             LoggedAction::Typed { keys, .. } => keys.iter_mut().for_each(|key| replace(key, is_disguise)),
             LoggedAction::Attached { .. } | LoggedAction::Hidden { .. } => {}
             LoggedAction::Command { command, directory, outcome } => {

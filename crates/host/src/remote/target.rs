@@ -1,8 +1,8 @@
 //! The target of a connection, determined before connecting.
 //!
-//! `ssh -G` reports the options for a destination in the user's configuration, and `ssh-keygen -F` its known keys. Both
-//! only read files. The target lists the facts that they cannot report, such as a connection that another `ssh` shares,
-//! or unchecked keys.
+//! `ssh -G` reports the options for a destination in the user's configuration, and `ssh-keygen -F` its known keys.
+//! These commands only read files. The target lists the facts that the commands cannot report, such as a connection
+//! that another `ssh` shares, or unchecked keys.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ pub struct HostTarget {
     pub ssh: String,
     /// User, machine and port that `ssh` determines for the destination.
     pub address: Option<String>,
-    /// Machine or command through which the connection is made.
+    /// Machine or command that carries the connection.
     pub through: Option<String>,
     /// The fingerprints of the known keys of the machine, sorted.
     pub keys: Vec<String>,
@@ -42,8 +42,8 @@ pub struct HostTarget {
 
 /// Settings of a connection from the lookup of its destination.
 ///
-/// They override the configuration, which `ssh` reads again when it connects: parts of it (`Match exec`) may then have
-/// another result.
+/// Fixed options override the configuration. `ssh` reads the configuration again when it connects, and parts of it
+/// (`Match exec`) may then have another result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedConnection {
     /// Options of `ssh`, as `NAME=VALUE`.
@@ -169,7 +169,7 @@ impl FixedConnection {
     }
 }
 
-/// Returns the options of a report of `ssh -G` that determine the target of a connection.
+/// Returns the options in a report of `ssh -G` that determine a connection's target.
 fn fixed_options(report: &str) -> Vec<String> {
     let is_set = |value: &&str| !value.is_empty() && *value != "none";
     let value = |name: &str| option(report, name).filter(is_set);

@@ -156,7 +156,7 @@ pub struct OpenSsh {
     pub program: OsString,
     /// The version of steplatch to prefer on the machine.
     pub version: String,
-    /// The environment of `ssh`, which makes it pass its questions to this program.
+    /// The environment that makes `ssh` pass its questions to this program.
     pub environment: Arc<dyn SshEnvironment>,
     /// Targets of the last connection to each destination.
     pub dialed: DialedTargets,
@@ -214,15 +214,16 @@ impl Transport for OpenSsh {
     }
 }
 
-/// Returns the arguments with which `ssh` runs a script in the remote `sh`, independent of the user's shell.
+/// Returns the arguments of an `ssh` that runs a script in the remote `sh`, independent of the user's shell.
 #[must_use]
 pub fn ssh_arguments(ssh: &str, script: &str) -> Vec<OsString> {
     let command = format!("exec sh -c '{}'", script.replace('\'', r"'\''"));
     options().map(OsString::from).chain(["--".into(), ssh.into(), command.into()]).collect()
 }
 
-/// Returns the options for a connection in the background: no terminal, no forwarded ports, which only one connection
-/// can have, and no configured command instead of ours. The connection is never the master of the user's connections.
+/// Returns the options for a connection in the background: no terminal, no forwarded ports (only one connection can
+/// have them), and no configured command instead of ours. The background connection is never the master of the user's
+/// connections.
 fn options() -> impl Iterator<Item = &'static str> {
     const OPTIONS: [&str; 6] = [
         "ClearAllForwardings=yes",
@@ -236,7 +237,7 @@ fn options() -> impl Iterator<Item = &'static str> {
     std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
 }
 
-/// Directory of installed versions on a remote host, which its shell expands.
+/// Directory of installed versions on a remote host, expanded by the remote shell.
 pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";
 
 /// Returns the script that starts the relay: the same version if it is installed, else the program in the `PATH`, else

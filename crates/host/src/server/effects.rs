@@ -2,7 +2,7 @@
 //!
 //! Owns the ledger of this process: one for all terminals and files, so that the result of a step outlives its
 //! terminal. Each effect runs in a separate task. A repeated request waits for that task or receives its result. A
-//! disconnect changes nothing; a client settles a step once it no longer needs the result.
+//! disconnect changes nothing. A client settles a step once it no longer needs the result.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Lies of remote hosts at each layer: the relay, the link, the frames, and the answers of the terminal host. Each row
-//! of a table is one lie, with its required consequence.
+//! Lies of remote hosts at each layer: the relay, the link, the frames, and the answers of the terminal host. A row of
+//! a table is a lie, with its required consequence.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -373,7 +373,7 @@ async fn control_characters_in_answers_are_replaced() {
     assert_eq!(names, ["WANTED"], "unrequested variables are dropped");
 }
 
-/// Reasons of refusals, which people and agents read as one line of text.
+/// Reasons of refusals, read by people and agents as one line of text.
 #[tokio::test(flavor = "multi_thread")]
 async fn reason_is_shown_as_one_harmless_line() {
     let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
@@ -505,7 +505,7 @@ async fn disconnecting_machine_is_contacted_once_a_second() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let dial_count = liar.dial_count() - before;
-    // Two for each pause: one for the unknown session, and one for a new session.
+    // Two connections for each pause: one for the unknown session, and one for a new session.
     assert!((100..1300).contains(&dial_count), "{dial_count} in ten minutes");
 }
 
@@ -708,8 +708,8 @@ async fn unanswered_request_times_out() {
     }
 }
 
-/// A machine whose host reads nothing while its link stays alive. Each row is a request, with the number of requests
-/// after which the queue is full.
+/// A machine whose host reads nothing while its link stays alive. Each row is a request, with the number of such
+/// requests that fill the queue.
 #[tokio::test(start_paused = true)]
 async fn queue_for_a_stalled_machine_is_bounded() {
     // The limits of the queue, plus the bytes in transit in the link and its sockets.
@@ -835,7 +835,7 @@ async fn terminals_of_two_machines_are_distinct() {
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
     scene.hosts.configure_remotes(&[config("box"), config("other")]);
-    // Both names lead to the liar, which answers the second request with the first terminal.
+    // Both names lead to the liar, and it answers the second request with the first terminal.
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
     let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;

@@ -93,7 +93,7 @@ async fn start_host(directory: &Path) -> Hosts {
     host
 }
 
-/// A remote machine with a terminal host, which the second value keeps alive.
+/// Starts a remote machine with a terminal host. The second value keeps the host alive.
 pub(super) async fn start_remote() -> (Arc<RemoteMachine>, Hosts, TempDir) {
     let directory = directory();
     let host = start_host(directory.path()).await;
@@ -388,8 +388,7 @@ async fn unreachable_machine_does_not_lose_a_request() {
     assert!(!second.is_repeated(&step));
 }
 
-/// Changes the notes of the machine to those of a daemon killed before it received the answer to its request for a
-/// terminal.
+/// Changes the notes of the machine as if the daemon had been killed before the answer to its request for a terminal.
 fn forget_answers(directory: &Path) {
     let file = directory.join("machines/box.machine");
     let mut notes: serde_json::Value = steplatch_liar::from_msgpack(&std::fs::read(&file).unwrap());

@@ -1,6 +1,6 @@
 //! Comparison of two captures of one procedure: differences become arguments, or text that waits generalise.
 //!
-//! The turns of both captures are aligned first, as a diff aligns the lines of files: turns with the same action and
+//! The turns of both captures are aligned first, like the lines of two files in a diff: turns with the same action and
 //! different values are a pair. Within a pair, typed words that differ are values of arguments, and the waits
 //! generalise printed words that differ.
 
@@ -36,15 +36,15 @@ pub(crate) struct Difference {
     pub(crate) value: String,
     /// The value in the second capture.
     pub(crate) other_value: String,
-    /// The turns in which the value differs. In other turns, the same text is not a value of the argument.
+    /// The turns with different values. In other turns, the same text is not a value of the argument.
     pub(crate) turns: Vec<usize>,
 }
 
 /// Maximum number of compared turns of each capture. A machine has fewer states.
 const MAX_TURNS: usize = 400;
 
-/// Aligns the turns of two captures. Each capture has all its turns, and the indices of the turns in the procedure.
-/// `is_known` returns true if a value is an input, or if it and its counterpart are both read from an earlier output.
+/// Aligns the turns of two captures. A capture has all its turns, and the indices of the turns in the procedure.
+/// `is_known` returns true for an input, and for a value that is read from an earlier output in both captures.
 pub(crate) fn align(
     (turns, procedure_turns): (&[Turn], &[usize]),
     (other_turns, other_procedure_turns): (&[Turn], &[usize]),
@@ -486,7 +486,7 @@ pub(crate) fn question_name(line: &str, is_value: impl Fn(&str) -> bool) -> Stri
     if name_words.is_empty() { "ANSWER".to_owned() } else { name_words.join("_") }
 }
 
-/// Returns a valid argument name, which begins with a letter.
+/// Returns a valid argument name, beginning with a letter.
 fn argument_name(name: &str) -> String {
     let name = name.trim_start_matches('_');
     if name.starts_with(|first: char| first.is_ascii_uppercase()) { name.to_owned() } else { format!("INPUT_{name}") }

@@ -234,8 +234,8 @@ fn opaque_action_reason(state: &State) -> Option<String> {
     action.and_then(|text| judgement(text).reason())
 }
 
-/// Returns whether text has keys with which a line editor changes or replaces the line. A Tab within a line completes
-/// a word; a Tab before the first word is white space.
+/// Returns whether text has keys that change or replace the line in a line editor. A Tab within a line completes a
+/// word; a Tab before the first word is white space.
 fn has_editing_keys(text: &str) -> bool {
     let completes = |line: &str| line.trim_start_matches([' ', '\t']).contains('\t');
     text.chars().any(|character| character.is_control() && !matches!(character, '\n' | '\r' | '\t'))

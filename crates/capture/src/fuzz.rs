@@ -16,7 +16,7 @@ use crate::{
 const MAX_LOG_BYTES_PER_INPUT_BYTE: usize = 10_000;
 const MAX_EMPTY_LOG_BYTES: usize = 20_000;
 
-/// Imports a timeline, captures it, and checks both. Returns the kinds of its entries.
+/// Imports a timeline, captures the log, and checks the import and the capture. Returns the kinds of the log's entries.
 fn import_and_capture(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
     let typed_input = timeline.events.iter().filter_map(|(_, event)| typed_text(event));
     let typed_input: String = typed_input.chain([timeline.command.as_str()]).collect();

@@ -2,8 +2,8 @@
 //!
 //! `script` and `expect`, and the reader of asciicast files, convert a recording to a [`Timeline`], and
 //! [`import_recording`] converts the timeline to a log. The import infers from texts the facts that a terminal of
-//! steplatch knows: the prompts of the shell, the entered lines, and the inputs without an echo, which are secrets.
-//! Exit codes are unknown. Pure; invalid recordings never panic.
+//! steplatch knows: the prompts of the shell, the entered lines, and the inputs without an echo (secrets). Exit codes
+//! are unknown. Pure; invalid recordings never panic.
 //!
 //! `reader` pairs inputs with the output (`lines`), `edit` reads keys as a line editor does, `echo` finds an input in
 //! the output, and `entries` writes the log, with `secrets` masked.
@@ -79,7 +79,7 @@ pub struct ImportedRecording {
     pub undecided: Vec<String>,
 }
 
-/// The screen of a recorded terminal, which an emulator draws.
+/// The screen of a recorded terminal, drawn by an emulator.
 pub trait RecordedScreen {
     /// Draws output.
     fn draw(&mut self, output: &str);
@@ -151,7 +151,7 @@ fn is_shell(command: &str) -> bool {
     true
 }
 
-/// Returns whether text requests a secret, which is typed without an echo.
+/// Returns whether text requests a secret, typed without an echo.
 fn requests_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words = ["passw", "passphrase", "passcode", "secret", "token", "credential", "api key", "verification code"];

@@ -48,7 +48,7 @@ pub use machine::capture;
 pub use session_log::{KnownFacts, Moment, SessionLog};
 pub use variation::remove_volatile_text;
 
-/// Options of a capture besides the logs.
+/// Options of a capture, in addition to the logs.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRequest {
     /// Name of the workflow.

@@ -26,10 +26,10 @@ use crate::{CaptureRequest, CapturedMachine, GoldenStep, Guess, OmittedInput, no
 const MIN_WAIT_SECONDS: f64 = 30.0;
 const MAX_WAIT_SECONDS: f64 = 3600.0;
 
-/// Factor by which the time limit of a state exceeds its recorded time.
+/// Time limit of a state, as a multiple of its recorded time.
 const WAIT_FACTOR: f64 = 5.0;
 
-/// Name of the state in which a run fails after a person answered no.
+/// Name of the failing state after a person answered no.
 const DECLINED: &str = "declined";
 
 /// Maximum number of states of a machine, without its final states.
@@ -687,7 +687,7 @@ impl MachineWriter<'_> {
         }
     }
 
-    /// Returns the recorded exit code, or 0 for an imported recording, which has no exit codes.
+    /// Returns the recorded exit code, or 0 for an imported recording without exit codes.
     fn expected_exit_code(&mut self, state: &str, recorded: Option<i32>) -> Option<i32> {
         if recorded.is_some() || !self.is_imported() {
             return recorded;
@@ -1235,7 +1235,7 @@ fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     (0..logs).filter(is_open).collect()
 }
 
-/// Returns a sentence for each command during which another terminal got input. The machine waits for the end of
+/// Returns a sentence for each command that overlaps with input to another terminal. The machine waits for the end of
 /// the command first.
 fn overlaps(turns: &[Turn]) -> Vec<String> {
     let mut sentences = Vec::new();

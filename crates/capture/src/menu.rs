@@ -17,7 +17,7 @@ pub(crate) enum Menu {
     /// The next input chooses nothing.
     #[default]
     None,
-    /// Printed entries, of which one is chosen by its number.
+    /// Printed entries. A number chooses one of them.
     Printed(PrintedMenu),
     /// A printed row that contains the answer as a word but is not clearly an entry. It is not compared.
     Mentioned(String),
@@ -88,9 +88,9 @@ impl Menu {
         }
     }
 
-    /// Returns the menu of the rows that a program draws in place. It begins after the last line in `entered`, or with
-    /// its question. For a typed line, it begins with the cursor row, whose text before the cursor is `row`, if that
-    /// row names the subject of the question.
+    /// Returns the menu of the rows that a program draws in place. The menu begins after the last line in `entered`, or
+    /// with its question. For a typed line, the menu begins with the cursor row if that row names the subject of the
+    /// question; `row` is the text before the cursor.
     pub(crate) fn from_rows_in_place(
         screen: &str,
         highlighted: &[String],
@@ -126,9 +126,8 @@ impl Menu {
         Self::Drawn { rows, output_rows, is_last: true, highlighted }
     }
 
-    /// Returns the printed menu from which an input chooses an entry: numbered as in `2) Paris`, `(2) Paris`,
-    /// `[2] Paris`, `2. Paris` or `2 Paris`, or with numbers or letters in another form. The last printed line is the
-    /// question.
+    /// Returns the printed menu of an input that chooses an entry: numbered as in `2) Paris`, `(2) Paris`, `[2] Paris`,
+    /// `2. Paris` or `2 Paris`, or with numbers or letters in another form. The last printed line is the question.
     ///
     /// Enter alone chooses the default of the question, or else the row with the pointer.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
@@ -398,7 +397,7 @@ fn is_marked(key: &str, row: &str) -> bool {
     })
 }
 
-/// Returns whether a row has entries in columns that begin with their keys, and one of them has this key.
+/// Returns whether a row has entries in columns that begin with their keys, and an entry has this key.
 fn is_in_columns(key: &str, row: &str) -> bool {
     let cells: Vec<&str> =
         row.split(['\t', '|']).flat_map(|part| part.split("  ")).filter(|cell| !cell.trim().is_empty()).collect();
@@ -420,7 +419,7 @@ fn is_mentioned(keys: &[String], lines: &[&str]) -> bool {
     Pattern::new(&key_pattern(keys)).is_ok_and(|pattern| pattern.is_match(&lines.join("\n")).unwrap_or(true))
 }
 
-/// Position of the key among the words of a row of a menu.
+/// Position of the key among the words of a menu row.
 #[derive(Debug, Clone, Copy)]
 enum KeyPosition {
     First,

@@ -1,5 +1,7 @@
-//! Actions of a person or an agent that a procedure does not need: read-only commands, failed attempts, and refused
-//! answers.
+//! Recorded inputs that a captured procedure omits: read-only commands, failed attempts, and refused answers.
+//!
+//! Pure: reads the turns of a session and returns a reason for each omitted input. An input whose output a later input
+//! uses always stays.
 
 use std::ops::Range;
 
@@ -7,14 +9,14 @@ use crate::OmittedInput;
 use crate::act::Act;
 use crate::turn::{Ending, Turn};
 
-/// Programs that only show something, regardless of their arguments.
+/// Programs that change nothing, regardless of their arguments.
 const READ_ONLY_PROGRAMS: [&str; 31] = [
     "ls", "ll", "la", "dir", "cat", "bat", "head", "less", "more", "pwd", "which", "whereis", "type", "man", "help",
     "info", "apropos", "history", "clear", "tree", "file", "wc", "stat", "whoami", "id", "uname", "uptime", "df", "du",
     "ps", "printenv",
 ];
 
-/// Subcommands that only show something, by program.
+/// Subcommands that change nothing, by program.
 const READ_ONLY_SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("git", &["status", "log", "diff", "show", "blame", "reflog", "help"]),
     ("npm", &["ls", "list", "help", "view"]),
@@ -22,11 +24,12 @@ const READ_ONLY_SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("docker", &["ps", "images", "logs", "inspect"]),
 ];
 
-/// Maximum number of turns between a failed command and its corrected repetition. An equal command may be at any
+/// Maximum number of turns between a failed command and its corrected repetition. An unchanged repetition may be at any
 /// distance.
 const MAX_RETRY_TURNS: usize = 5;
 
-/// Returns the reason to omit each turn, if any. `is_source` returns true if a later input uses the turn's output.
+/// Returns, for each turn, the reason to omit it, if any. `is_source` returns true if a later input uses the turn's
+/// output.
 pub(crate) fn reasons(
     turns: &[Turn],
     keep_read_only_commands: bool,
@@ -102,8 +105,8 @@ fn prompt_line(turn: &Turn) -> Option<&str> {
     }
 }
 
-/// Returns the reason to omit turns that failed and were repeated later, if they were. The reason names the last
-/// command between them that may have changed the conditions.
+/// Returns the reason to omit a failed attempt that a later turn repeats. `None` if there is no such repetition. The
+/// reason names the last command before the repetition that may have changed the conditions.
 fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     let (first, last) = (&turns[attempt.start], &turns[attempt.end - 1]);
     let failed = prompt_line(first)?;
@@ -157,8 +160,8 @@ const REFUSAL_WORDS: [&str; 15] = [
     "wrong",
 ];
 
-/// Returns the answers that a program refused before it repeated its question: one answer, or a secret and its
-/// repetition.
+/// Returns the answers that a program refused before it repeated its question: an answer, or a secret and its
+/// confirmation.
 fn refused_answers(turns: &[Turn]) -> Vec<usize> {
     let turn_before =
         |current: usize| (0..current).rev().find(|earlier| turns[*earlier].log_index == turns[current].log_index);
@@ -187,8 +190,8 @@ fn refused_answers(turns: &[Turn]) -> Vec<usize> {
 /// Maximum number of lines of a refusal. A program with more output accepted the answer.
 const MAX_REFUSAL_LINES: usize = 3;
 
-/// Returns whether the output between the answer, in the first line, and the next question, in the last line, is a
-/// refusal of the answer.
+/// Returns whether a program's output refuses an answer. The first line of `printed` is the answer, and the last line
+/// is the next question.
 fn is_refusal(printed: &str) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply);
     let reply = reply.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
@@ -200,7 +203,7 @@ fn is_refusal(printed: &str) -> bool {
 const ERROR_WORDS: [&str; 8] =
     ["error", "exception", "illegal", "invalid", "no such", "not found", "undefined", "unknown"];
 
-/// Returns the lines for which an interpreter reported an error, each with its corrected repetition.
+/// Returns the lines that an interpreter reported as errors, with their corrected repetitions.
 fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
     let prompt = |turn: &Turn| match &turn.ending {
         Ending::Question(line) if question(turn).is_none() => Some(line.trim().to_owned()),
@@ -222,18 +225,18 @@ fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
         let next = turns[index + 1..].iter().filter(is_same_log).take(MAX_RETRY_TURNS);
         let mut next =
             next.map_while(|turn| typed_line(turn).map(|repeated| (repeated, reports(&turn.printed, &ERROR_WORDS))));
-        // If the program reports the same about the repetition, it accepted both lines.
+        // If the program prints such words about the repetition too, it accepted both lines.
         let repeated = next.find(|(repeated, _)| is_correction(&failed, repeated)).filter(|(_, reports)| !reports);
         corrected.extend(repeated.map(|(repeated, _)| (index, repeated)));
     }
     corrected
 }
 
-/// Maximum number of words in a message before the word of a refusal or an error.
+/// Maximum number of words before the refusal or error word of a message.
 const MAX_WORDS_BEFORE: usize = 3;
 
-/// Returns whether the output has one of these words near the beginning of a line. Ignores the first line, which is the
-/// echo of the input. A count of zero, as in `0 errors`, `no invalid names` or `failed: 0`, is not a report.
+/// Returns whether the output has one of these words near the beginning of a line. Ignores the first line, the echo of
+/// the input. A count of zero, as in `0 errors`, `no invalid names` or `failed: 0`, is not a report.
 fn reports(printed: &str, words: &[&str]) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
     let is_report = |line: &str| {
@@ -306,7 +309,7 @@ fn is_tail(program: &str, arguments: &[&str]) -> bool {
     program == "tail" && !arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--follow"))
 }
 
-/// Returns whether the later of two commands corrects the first one: a typing error, or missing words at its end.
+/// Returns whether the later of two commands corrects the first one: a typo, or missing words at the end.
 fn is_correction(failed: &str, later: &str) -> bool {
     let adds_words = later.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
     adds_words || edit_distance(failed, later) * 4 <= failed.chars().count().max(later.chars().count())

@@ -39,7 +39,7 @@ impl Log {
         self.add(input, output, Some(output))
     }
 
-    /// Adds a line typed at a prompt, and the program that it starts, which asks questions and ends with `exit_code`.
+    /// Adds a line typed at a prompt, and the started program. The program asks questions and ends with `exit_code`.
     pub(crate) fn program(self, line: &str, exit_code: i32, printed: &str) -> Self {
         let typed = InputRecord {
             kind: InputKind::Typed,

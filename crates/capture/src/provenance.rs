@@ -1,9 +1,10 @@
 //! Values from an earlier output: a port, an identifier, a version.
 //!
-//! A typed word comes from an earlier output if it looks like data, that output contains it, and no earlier input does.
-//! A state reads the value from the output with a group, and a variable replaces the value in the typed text.
+//! A typed word comes from an earlier output if the word looks like data, that output contains the word, and no earlier
+//! input does. A state reads the value from the output with a group, and a variable replaces the value in the typed
+//! text.
 //!
-//! Unique words around a value, or in the rows above or below, identify it. A run stops if a second row matches.
+//! Unique words around a value, or in the rows above or below, identify the value. A run stops if a second row matches.
 //! Similar rows, as in a list of hashes, do not identify a value: it is typed unchanged, and only after the recorded
 //! rows.
 
@@ -372,7 +373,7 @@ impl Output<'_> {
         format!("{}{group}{}", part(line[..column].trim_start()), part(line[column + self.word.len()..].trim_end()))
     }
 
-    /// Returns the indices of the rows at which a match of a pattern begins.
+    /// Returns the indices of the first rows of a pattern's matches.
     fn matching_rows(&self, pattern: &str) -> Vec<usize> {
         let text = |row: usize| self.lines[row..].iter().take(1 + MAX_ROWS_BELOW * 4).copied().collect::<Vec<_>>();
         let is_match =
@@ -441,8 +442,8 @@ fn pieces(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns, for each turn, the small numbers in its shell line that no earlier input contains, but an earlier output
-/// contains in a row with words. Each number has the last such row. The machine types it unchanged, because most small
-/// numbers are equal by chance.
+/// contains in a row with words. Each number has the last such row. The machine types the numbers unchanged, because
+/// most small numbers are equal by chance.
 pub(crate) fn unread_numbers(turns: &[Turn]) -> Vec<Vec<(&str, &str)>> {
     let candidates: HashSet<&str> = turns.iter().flat_map(small_numbers).collect();
     let (mut typed_numbers, mut rows): (HashSet<&str>, HashMap<&str, &str>) = (HashSet::new(), HashMap::new());

@@ -64,7 +64,7 @@ const QUESTIONS: [(&str, &str, &str, bool); 114] = [
     // A word may mean yes or no in any language.
     ("Note for Sat 3 May: ", "closed", "Note for Sun 12 June: ", false),
     ("Trust SHA256:k3Lp/q+? ", "yes", "Trust SHA256:other? ", false),
-    // Identifiers have a digit, a letter and a length, and those with dashes are UUIDs.
+    // Identifiers have a digit, a letter and a length; identifiers with dashes are UUIDs.
     ("Revoke 3fa9c1d2? ", "y", "Revoke defaced? ", false),
     ("Revoke 3fa9c1d2? ", "y", "Revoke defacedd? ", false),
     ("Revoke 3fa9c1d2? ", "y", "Revoke --------? ", false),

@@ -1,8 +1,8 @@
 //! Texts with variables in place of values.
 //!
-//! A variable replaces a value that is a separate word: not within a longer word or number. It replaces a complete path
-//! or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value has priority. Other text that
-//! looks like a placeholder becomes literal.
+//! A variable replaces a value that is a separate word: not within a longer word or number. In paths, the variable
+//! replaces a complete path or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value has
+//! priority. Other text that looks like a placeholder becomes literal.
 
 use steplatch_workflow::substitute::literal;
 
@@ -15,7 +15,7 @@ pub(crate) struct Binding {
     pub(crate) name: String,
 }
 
-/// Use of text, which determines the quotes of a value.
+/// Use of a text; it determines the quotes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Typed into a program unchanged.
@@ -113,7 +113,7 @@ fn is_complete(text: &str, begin: usize, end: usize) -> bool {
     stands_alone(text, begin, end) && (!is_path || (begins_path(&text[..begin]) && ends_name(&text[end..])))
 }
 
-/// Characters of file names besides letters and digits, and those that a shell expands to a part of a name.
+/// Characters of file names, except letters and digits, and characters that a shell expands to a part of a name.
 const FILE_NAME_CHARACTERS: &str = "_-.+~@%*?[{\\";
 
 fn is_name_character(character: char) -> bool {

@@ -47,13 +47,13 @@ pub(crate) struct Turn {
     pub(crate) leeway: Leeway,
     /// The text of the answer.
     pub(crate) answer: String,
-    /// Mode in which the program reads the next input.
+    /// Reading mode of the program at the next input.
     pub(crate) next_read: NextRead,
     /// Number of keys typed at once for a program that reads keys, or else 0.
     pub(crate) key_count: usize,
 }
 
-/// Mode in which the program read the next input, at the time of that input.
+/// Reading mode of a program at the time of the next input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NextRead {
     /// There is no next input.
@@ -359,7 +359,7 @@ impl Reader<'_> {
             Act::Typed { .. } | Act::Hidden { .. } => self.ending_after(entry_index, &printed),
         };
         let next = self.next_input(entry_index).map(|next| &next.input);
-        // A replay of the recording compares the whole row, which ends with the input.
+        // A replay of the recording compares the whole row, including the input at its end.
         if let Ending::Silent(LastRow::Whole(row) | LastRow::AfterPrompt(row)) = &ending {
             printed = format!("{row}\n");
         }
@@ -405,7 +405,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Returns the menu from which the next input chooses an entry.
+    /// Returns the menu of the next input, if that input chooses an entry.
     fn menu_of_next_input(&self, entry_index: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
         let act = input_act(next);
         match (ending, &next.screen) {
@@ -707,7 +707,7 @@ fn is_plain(input: &InputRecord) -> bool {
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
 }
 
-/// Keys that send a signal to a program, which does not read them.
+/// Keys that send a signal to a program; the program does not read these keys.
 const SIGNAL_KEYS: [&str; 3] = ["ctrl-c", "ctrl-z", "ctrl-\\"];
 
 /// Returns whether an input consists of keys that signal a program.

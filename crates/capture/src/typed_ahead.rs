@@ -29,7 +29,7 @@ pub(crate) fn is_question(row: &str) -> bool {
     row.trim_end().ends_with(QUESTION_ENDS)
 }
 
-/// Maximum number of lines or keys into which an input is split. A longer input is pasted text.
+/// Maximum number of parts of a split input: lines or keys. A longer input is pasted text.
 const MAX_PARTS: usize = 20;
 
 /// Returns the entries of a log, with a separate entry for each line of a multi-line input to a program, and for each
@@ -101,7 +101,7 @@ fn lines_after_questions(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>>
             None => (rows.len(), ""),
             Some(echo) => echo?,
         };
-        // The row of a line begins with its question, which belongs to the previous entry.
+        // The row of a line begins with its question, and the question belongs to the previous entry.
         let first = rows.get(begin).map_or("", |row| row_before.map_or(*row, |before: &str| &row[before.len()..]));
         let rest: String = rows.get(begin + 1..end).unwrap_or_default().concat();
         entries.push(line_entry(moment, line, row_before, true, &format!("{first}{rest}{question}")));

@@ -1,5 +1,5 @@
-//! Removal of volatile text, which differs between runs with the same actions: identifiers, temporary paths, times,
-//! speeds.
+//! Removal of volatile text. Volatile text differs between runs with the same actions: identifiers, temporary paths,
+//! times, speeds.
 //!
 //! Comparisons of output ignore volatile text. All other numbers are results, and are compared.
 

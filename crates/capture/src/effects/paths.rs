@@ -1,4 +1,4 @@
-//! Paths of written files, and the working directories in which a line may write them.
+//! Paths of written files, and the possible working directories of the line that writes them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const AUTOMATIC_FILES: &str = ".envrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .
     .irbrc .pryrc .bash_aliases .bash_logout .zlogout .xinitrc .xprofile .xsession .pam_environment .curlrc .wgetrc .psqlrc .my.cnf .hgrc .screenrc \
     .mailcap .gitmodules .gitattributes .cargo .husky .bin";
 
-/// Directories below the home directory in which shells find programs by name.
+/// Directories with programs below the home directory; shells find these programs by name.
 const PROGRAM_DIRECTORIES: &str = "~/bin ~/go/bin";
 
 /// File extensions of scripts.
@@ -35,7 +35,8 @@ const MAX_DIRECTORIES: usize = 16;
 /// Possible working directories of a line. A `cd` may fail, so earlier directories stay possible.
 #[derive(Debug, Clone)]
 pub(super) struct Directories {
-    /// Known directories: absolute, below `~`, or relative to the initial directory, which is empty.
+    /// Known directories: absolute, below `~`, or relative to the initial directory. The initial directory itself is
+    /// the empty path.
     possible: BTreeSet<String>,
     /// True if any directory is possible.
     is_unknown: bool,

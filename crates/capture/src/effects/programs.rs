@@ -724,7 +724,7 @@ impl Judge {
         }
     }
 
-    /// Judges the standard input of a shell, which it reads as commands.
+    /// Judges the standard input of a shell, read as commands.
     pub(super) fn judge_shell_input(&mut self, stdin: &Stdin, command_line: &str) {
         match stdin {
             Stdin::Terminal => self.record_effect(Reversible, command_line),

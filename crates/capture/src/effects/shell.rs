@@ -35,7 +35,7 @@ pub(super) struct Judge {
     functions: BTreeSet<String>,
     /// Possible working directories of the next command.
     pub(super) directories: Directories,
-    /// Names of the files to which the line writes new content.
+    /// Names of the files with new content from the line.
     pub(super) written_names: BTreeSet<String>,
     /// Values that the line assigns to variables.
     pub(super) assigned_values: BTreeMap<String, Argument>,
@@ -441,7 +441,7 @@ impl Walker<'_, '_> {
         self.judge.judge_arithmetic(expression);
     }
 
-    /// Judges the variable of a loop, which gets each of the words, or the unknown arguments of the shell.
+    /// Judges the variable of a loop: it gets each of the words, or the unknown arguments of the shell.
     fn judge_loop_variable(&mut self, name: &str, words: Option<&[Word]>) {
         let values: Vec<Argument> = match words {
             Some(words) => words.iter().map(|word| self.judge_word(word)).collect(),
@@ -631,7 +631,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Returns whether a word has C escapes (`$'\n'`), which are not decoded.
+    /// Returns whether a word has C escapes (`$'\n'`). They are not decoded.
     fn has_escapes(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::SingleQuoted { dollar: true, .. } => part.span.slice(self.source).contains('\\'),
@@ -658,7 +658,7 @@ pub(super) fn has_substitution(text: &str) -> bool {
     text.contains('`') || text.contains("$(")
 }
 
-/// Returns whether a command is `exec` without a program, which redirects the shell itself.
+/// Returns whether a command is `exec` without a program. Such a command redirects the shell itself.
 fn is_exec_alone(words: &[Argument]) -> bool {
     let mut texts = words.iter().map(|word| word.text.as_str());
     let is_wrapper = |text: &&str| ["command", "builtin", "--"].contains(text) || text.starts_with('-');

@@ -43,7 +43,7 @@ pub(super) fn judge_text(text: &str) -> SqlEffect {
         return SqlEffect::Known(if is_known { Effect::Reversible } else { Effect::Unknown });
     }
     let statements = bare_statements(text);
-    // A client command, such as `\gexec`, which executes the result of a statement.
+    // A client command, such as `\gexec` (it executes the result of a statement).
     if statements.contains('\\') {
         return SqlEffect::Known(Effect::Unknown);
     }

@@ -420,7 +420,7 @@ impl Meaning {
     }
 }
 
-/// Returns each program and command of the table by its full name, with its row.
+/// Returns the rows of the table by the full names of their programs and commands.
 #[cfg(test)]
 pub(super) fn all_commands() -> Vec<(String, &'static Row)> {
     fn walk(row: &'static Row, before: &str, commands: &mut Vec<(String, &'static Row)>) {

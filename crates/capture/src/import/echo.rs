@@ -4,7 +4,7 @@
 
 use super::requests_secret;
 
-/// Maximum number of characters before text that may be commands of a full-screen program, which have no echo.
+/// Maximum number of single-key commands before a text. Commands of a full-screen program have no echo.
 const MAX_SINGLE_COMMANDS: usize = 2;
 
 /// Commands of full-screen programs that are often repeated.

@@ -9,7 +9,7 @@ use super::secrets::{Secrets, mask_echo};
 use super::{MAX_PRINTED_BYTES, floor_boundary, is_same_prompt, requests_secret, shorten};
 use crate::session_log::Moment;
 
-/// Maximum number of bytes after a pasted line in which the echo of the next line is searched.
+/// Maximum distance of the next line's echo after a pasted line, in bytes.
 const MAX_PASTE_BYTES: usize = 64 << 10;
 
 /// Maximum number of inputs before or after an input that may be parts of one typed value.

@@ -12,7 +12,7 @@ const MAX_COMMANDS: usize = 20_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// True if the word has a variable or a command, which only Tcl can evaluate.
+    /// True if the word has a variable or a command. Only Tcl can evaluate such a word.
     begins_substitution: bool,
     is_braced: bool,
 }
@@ -28,7 +28,7 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
         let is_known = !words.iter().any(|word| word.begins_substitution);
         match texts.as_slice() {
             ["set", "force_conservative" | "timeout", ..] | ["match_max", ..] | ["log_user", ..] | ["exit"] => {}
-            // The preamble of autoexpect, which slows down typing.
+            // The preamble of autoexpect; it slows down typing.
             ["if", condition, ..] if *condition == "$force_conservative" => {}
             ["expect", "eof"] => {}
             ["spawn", command @ ..] if is_known && !has_spawned && !command.is_empty() => {

@@ -19,7 +19,7 @@ enum Shown {
     Part,
 }
 
-/// Manner in which a person types a line.
+/// A person's manner of typing a line.
 #[derive(Debug, Clone, Copy)]
 enum Typing {
     AtOnce,
@@ -124,7 +124,7 @@ fn recording(entries: &[Entry]) -> Timeline {
     Timeline { events, ..Timeline::default() }
 }
 
-/// Returns whether the output of a recording contains a value, which is then visible to all viewers.
+/// Returns whether the output of a recording contains a value, so that all viewers see it.
 fn is_in_output(timeline: &Timeline, value: &str) -> bool {
     let output =
         |event: &TimelineEvent| if let TimelineEvent::Output(text) = event { Some(text.clone()) } else { None };

@@ -138,8 +138,8 @@ impl Lines {
         }
     }
 
-    /// Returns the column of the line at which the row of the cursor begins. After the last column of a row, the cursor
-    /// is still in that row.
+    /// Returns the first column of the cursor's row within the line. After the last column of a row, the cursor is
+    /// still in that row.
     fn row_start(&self) -> usize {
         let width = self.width.unwrap_or(usize::MAX);
         self.column.saturating_sub(1) / width * width

@@ -98,7 +98,7 @@ struct LogReader<'b> {
 }
 
 impl<'b> LogReader<'b> {
-    /// Skips the first line, which `script` writes.
+    /// Skips the first line, written by `script`.
     fn new(log: &'b [u8]) -> Self {
         let begin = if log.starts_with(b"Script started on ") {
             log.iter().position(|byte| *byte == b'\n').map_or(log.len(), |end| end + 1)

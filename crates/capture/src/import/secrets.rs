@@ -1,4 +1,4 @@
-//! Typed values without an echo, which are masked in all texts of a log.
+//! Typed values without an echo, masked in all texts of a log.
 
 use std::collections::HashMap;
 

@@ -189,7 +189,7 @@ fn dialogue(parts: &[&str]) -> ImportedRecording {
     import_timeline("x", Timeline { events, ..Timeline::default() })
 }
 
-/// An input is shown if the output contains all of it at its position; otherwise it is hidden.
+/// An input is shown if the output contains the whole input at its position; otherwise the input is hidden.
 #[test]
 fn input_missing_from_output_is_hidden() {
     let texts = |parts: &[&str]| {
@@ -376,7 +376,7 @@ fn terminal_report_within_a_line_is_ignored() {
     }
 }
 
-/// Guards against quadratic cost in the number of lines, with which this test would not end.
+/// Guards against quadratic cost in the number of lines: with such a cost, this test would not end.
 #[test]
 fn script_of_eight_thousand_lines_is_captured() {
     type Question = fn(usize) -> String;

@@ -1,4 +1,4 @@
-//! The classes of words that vary between runs, and the pattern of each.
+//! The classes of words that vary between runs, and their patterns.
 //!
 //! | a word | becomes, with [`Leeway::Data`] | with [`Leeway::Identifiers`] |
 //! |---|---|---|
@@ -393,8 +393,8 @@ fn common_class(word: &str, other_word: &str) -> String {
 /// Ends of ordinal numbers.
 const ORDINAL_ENDS: [&str; 4] = ["st", "nd", "rd", "th"];
 
-/// Returns the length of the decimals at the beginning of text. `None` for a version or an address, which has more
-/// parts.
+/// Returns the length of the decimals at the beginning of text. `None` for a version or an address, because they have
+/// more parts.
 fn decimals(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('.')?;
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();

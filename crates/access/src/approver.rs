@@ -1,8 +1,8 @@
 //! The approver's passphrase: if one is set, answers to gates for people require it.
 //!
 //! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
-//! <https://github.com/P-H-C/phc-string-format>), the time at which it was set, and a key pair that the passphrase
-//! opens. The file does not contain the passphrase itself. After a removal, `approver.cleared.json` has the private key
+//! <https://github.com/P-H-C/phc-string-format>), the time of its setting, and a key pair that the passphrase opens.
+//! The file does not contain the passphrase itself. After a removal, `approver.cleared.json` has the private key
 //! unencrypted. If the file is unreadable, the passphrase is unknown, and the approver refuses answers.
 //!
 //! The passphrase prevents agents on the daemon's own surfaces from answering as a person, and prevents runs in a copy
@@ -43,7 +43,7 @@ const MIN_PASSPHRASE_CHARS: usize = 6;
 /// Maximum length of a passphrase, in bytes.
 const MAX_PASSPHRASE_BYTES: usize = 1024;
 
-/// Delay after the first wrong attempt; each subsequent one doubles it.
+/// Delay after the first wrong attempt. Each subsequent wrong attempt doubles the delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum delay.
@@ -57,7 +57,7 @@ pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     /// Returns the weakest proof that counts now.
     fn weakest(&self) -> Proof;
 
-    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if it may not.
+    /// Returns the number of minutes that a tab of the page may keep the passphrase; 0 if it may not keep it.
     fn remember_minutes(&self) -> u64 {
         0
     }
@@ -76,7 +76,7 @@ pub struct Approver {
     file: PathBuf,
     /// Lock for reading and writing the file, so that checks and changes of the passphrase exclude each other.
     check_lock: Mutex<()>,
-    /// The current sealing key, which every append of a waiting run needs.
+    /// The current sealing key, for every append of a waiting run.
     sealing_cache: parking_lot::Mutex<CachedKey>,
     requirement: ProofRequirement,
 }
@@ -111,7 +111,7 @@ struct Stored {
 struct Attempts {
     /// Number of consecutive wrong attempts.
     wrong: u32,
-    /// Time until which further attempts from this source are refused.
+    /// End of the delay; until then, further attempts from this source are refused.
     until: Option<Timestamp>,
 }
 
@@ -138,7 +138,7 @@ const MAX_ADDRESSES: usize = 64;
 const OTHER_ADDRESSES_KEY: &str = "other addresses";
 
 impl AttemptSource {
-    /// Returns the key under which wrong attempts from this source are counted.
+    /// Returns the key of this source in the count of wrong attempts.
     fn key(self, attempts: &BTreeMap<String, Attempts>) -> String {
         let address = match self {
             Self::Socket => return "socket".to_owned(),
@@ -228,7 +228,7 @@ impl PassphraseError {
         !matches!(self, Self::Unreadable(_))
     }
 
-    /// Returns the seconds after which a caller may retry the same passphrase, if it was not checked.
+    /// Returns the delay in seconds before a retry with the same passphrase, if the passphrase was not checked.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooSoon(seconds) => Some(*seconds),
@@ -358,8 +358,9 @@ impl Approver {
         }
     }
 
-    /// Returns the key of a removed passphrase, which opens its seals without a person. Deletes that key if a
-    /// passphrase is set, because a daemon that was killed while it changed the passphrase leaves it behind.
+    /// Returns the key of a removed passphrase. This key opens the passphrase's seals without a person. Deletes the key
+    /// if a passphrase is set, because a daemon that is killed during a change of the passphrase leaves the old key
+    /// behind.
     #[boxed]
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED_KEY_FILE);
@@ -386,7 +387,7 @@ impl Approver {
         let now = clock::now();
         let remaining_delay = |attempts: &Attempts| {
             let remaining = attempts.until.map(|until| until.since(now)).unwrap_or_default();
-            // A clock set back must not extend the delay beyond that of a wrong passphrase.
+            // A clock set back must not extend the delay beyond a wrong passphrase's delay.
             remaining.min(MAX_DELAY)
         };
         let key = source.key(&stored.tries);
@@ -550,7 +551,7 @@ impl PassphraseChange<'_> {
     }
 }
 
-/// Stores a passphrase, which opens all seals that its predecessor opened.
+/// Stores a passphrase. It opens all seals that its predecessor opened.
 fn store_passphrase(
     file: &Path,
     new_passphrase: &Passphrase,

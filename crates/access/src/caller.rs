@@ -45,15 +45,15 @@ pub struct Caller {
     pub surface: Option<String>,
     /// Standing of the process that opened the connection: whether it can belong to a person.
     pub standing: Standing,
-    /// The network address of the client for which the calling process acts, if there is one.
+    /// The network address of the client behind the calling process, if there is one.
     pub peer: Option<SocketAddr>,
-    /// The connection on which the client reads replies; `None` for the daemon's own calls.
+    /// The connection of the client, for replies; `None` for the daemon's own calls.
     pub connection: Option<ConnectionId>,
     /// The run on whose behalf the daemon itself calls.
     pub run: Option<RunId>,
     /// Pins of the definitions that this run refers to, as of the start of the root run.
     pub pins: Option<Arc<Pins>>,
-    /// The gate at which a person has approved the current action of this run or its parent.
+    /// The gate with a person's approval of the current action of this run or its parent.
     pub approved_at: Option<String>,
     /// Ids of the terminals that this person saw or that the run has opened. The run acts in no other terminals. `None`
     /// if no person was asked, or if the terminals that the person saw are unknown.
@@ -85,8 +85,8 @@ impl Caller {
         }
     }
 
-    /// Returns the refusal of a request whose program, or the browser behind it, is in a steplatch terminal, was
-    /// started by steplatch, or cannot be determined, because an agent may control it.
+    /// Returns the refusal of a request from a program that an agent may control. The program, or the browser behind
+    /// it, is in a steplatch terminal, was started by steplatch, or cannot be determined.
     #[boxed]
     pub async fn kept_terminal_refusal(&self) -> Option<PersonRefusal> {
         let refusal = match self.peer {
@@ -113,7 +113,7 @@ impl Caller {
         Self { connection: None, ..self.clone() }
     }
 
-    /// Returns the evidence that the caller is a person, besides a passphrase.
+    /// Returns the evidence, other than a passphrase, that the caller is a person.
     #[boxed]
     pub async fn proof(&self) -> Proof {
         let verdict = self.standing.verdict().await;

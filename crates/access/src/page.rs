@@ -59,7 +59,7 @@ pub(crate) fn random_secret() -> io::Result<PageSecret> {
     Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))
 }
 
-/// Returns an id derived from a random secret. The page shows the id, which is not secret.
+/// Returns an id derived from a random secret. The id is not secret, and the page shows it.
 fn derive_id(source: &PageSecret) -> String {
     source.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase()
 }
@@ -145,8 +145,8 @@ impl PageLogins {
         logins.sessions.find_share(&ticket, now).is_some() || logins.tickets.contains(&ticket, now)
     }
 
-    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of its
-    /// two holders is not its owner.
+    /// Exchanges a ticket for a session. A second use of a ticket ends its session, because one of the ticket's two
+    /// holders is not its owner.
     pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
         let refusal = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
         let (cookie, half, id_source) = match (random_secret(), random_secret(), random_secret()) {

@@ -1,9 +1,9 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
-//! with a ticket, which only a person in their own terminal gets. The file stores it only after that person has
-//! confirmed its fingerprint there, because a program may have used the ticket first, for another passkey. The crate
-//! `passkey` verifies signatures.
+//! with a ticket. Only a person in their own terminal gets such a ticket. The file stores the passkey only after that
+//! person has confirmed its fingerprint in the terminal, because a program may have used the ticket first, for another
+//! passkey. The crate `passkey` verifies signatures.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -37,7 +37,7 @@ pub(crate) struct Peer {
 pub(crate) enum Program {
     /// The executable of this process.
     Ours,
-    /// Another executable, which has this name.
+    /// Another executable, with this name.
     Other(String),
     /// The kernel does not show the executable.
     Unknown,
@@ -62,8 +62,8 @@ impl Program {
 }
 
 impl Peer {
-    /// Reads the data of a process. With a `handle` from the kernel, the data cannot be that of a later process with
-    /// the same id. Blocks for some reads of `/proc`.
+    /// Reads the data of a process. With a `handle` from the kernel, the data cannot belong to a later process with the
+    /// same id. Blocks for some reads of `/proc`.
     pub(crate) fn read(pid: i32, handle: Option<&OwnedFd>) -> Self {
         let lineage = lineage::read(&table::Proc, pid);
         let peer =

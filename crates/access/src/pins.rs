@@ -94,7 +94,7 @@ pub enum PinError {
 pub struct HostPin {
     /// Configured destination.
     pub ssh: String,
-    /// User, host and port to which `ssh` resolves the destination.
+    /// User, host and port of the destination, as resolved by `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Jump host or proxy command of the connection.

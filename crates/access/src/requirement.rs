@@ -35,7 +35,7 @@ pub(crate) struct ProofRequirement {
     changes: Mutex<Vec<RequirementChange>>,
 }
 
-/// A value and the time since which it applied.
+/// A value and the start of its application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RequirementChange {
     at: Timestamp,
@@ -72,7 +72,7 @@ impl ProofRequirement {
         requirement
     }
 
-    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if it may not.
+    /// Returns the number of minutes that a tab of the page may keep the passphrase; 0 if it may not keep it.
     pub(crate) fn remember_minutes(&self) -> u64 {
         self.policy.remember_minutes()
     }

@@ -32,7 +32,7 @@ const MIN_SECRET_CHARS: usize = 4;
 const MIN_VALUE_CHARS: usize = 6;
 
 /// Maximum number of secrets typed by tools, and of lines typed with the echo off in one terminal. The daemon keeps all
-/// of them while it runs, because their text remains readable, and refuses further secrets.
+/// of them while it runs, because their text remains readable. It refuses further secrets.
 const MAX_TYPED_SECRETS: usize = 1000;
 
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
@@ -256,7 +256,7 @@ impl Redactor {
         Some(if is_part { MASK.to_owned() } else { group })
     }
 
-    /// Returns the number of bytes of context that are needed on each side of a portion to find every secret that the
+    /// Returns the number of bytes of context on each side of a portion that are needed to find every secret that the
     /// portion cuts.
     pub fn reach(&self) -> usize {
         // Include the line ends that may divide the secret.
@@ -272,14 +272,15 @@ impl Redactor {
     }
 
     /// Masks a fragment of unknown text: whole secrets, and parts of secrets at its cuts. Such a part is the end of a
-    /// secret at the beginning of the fragment, the beginning of one at its end, or the whole fragment. Masks single
-    /// characters, too, because a client may read one at a time; [`Self::masked_portion`] masks less if the surrounding
-    /// text is known.
+    /// secret at the beginning of the fragment, the beginning of a secret at the end of the fragment, or the whole
+    /// fragment. Masks single characters, too, because a client may read one character at a time.
+    /// [`Self::masked_portion`] masks less if the surrounding text is known.
     pub fn masked_at_cuts(&self, text: &str) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
         }
-        // The bytes without line ends, which may divide a secret, and their offsets in the text.
+        // The bytes without line ends, because line ends may divide a secret, and the offsets of these bytes in the
+        // text.
         let (offsets, letters): (Vec<usize>, Vec<u8>) =
             text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).unzip();
         if letters.is_empty() {
@@ -424,7 +425,7 @@ pub fn hides_in_names(secret: &str) -> bool {
     secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
 }
 
-/// Renames the fields for which `name` returns a new name, in order. A number distinguishes names that collide.
+/// Renames the fields with a new name from `name`, in order. A number distinguishes names that collide.
 pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
     if !fields.keys().any(|old_name| name(old_name).is_some()) {
         return;

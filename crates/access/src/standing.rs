@@ -85,7 +85,7 @@ pub struct OwnProcesses {
 }
 
 impl OwnProcesses {
-    /// Returns the processes of `hosts` and this process if `is_separate`, which means that no client runs in it.
+    /// Returns the processes of `hosts`, and this process if `is_separate`: no client runs in this process then.
     pub fn new(hosts: Hosts, is_separate: bool) -> Self {
         let daemon = i32::try_from(std::process::id()).ok().filter(|_| is_separate);
         Self { hosts, inspection_slots: Arc::new(Semaphore::new(MAX_INSPECTIONS)), daemon }

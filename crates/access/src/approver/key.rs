@@ -60,7 +60,7 @@ pub(super) struct StoredKey {
     private: String,
 }
 
-/// Seals the private part of a run, which the run needs to continue.
+/// Seals the private part of a run: the data that the run needs to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealingKey(PublicKey);
 
@@ -86,14 +86,14 @@ pub enum KeyError {
     /// Sealing the key failed.
     #[error("failed to seal the approver's key")]
     Seal,
-    /// The passphrase is not that of the key, or the file is damaged.
+    /// The passphrase does not belong to the key, or the file is damaged.
     #[error("the approver's key does not open with the passphrase")]
     Open,
 }
 
 impl StoredKey {
-    /// Seals each private key of `key` with `passphrase`. Derives a key for each, which takes as long as checking a
-    /// passphrase.
+    /// Seals each private key of `key` with `passphrase`. Derives a key for each of them; a derivation takes as long as
+    /// checking a passphrase.
     ///
     /// # Errors
     /// If the system provides no random bytes.
@@ -120,7 +120,7 @@ impl StoredKey {
     /// Opens the private keys with `passphrase`. Takes as long for each as checking a passphrase.
     ///
     /// # Errors
-    /// If the passphrase is not that of these keys, or the file is damaged.
+    /// If the passphrase does not belong to these keys, or the file is damaged.
     pub(super) fn open_all(keys: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
         keys.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
     }

@@ -12,7 +12,7 @@ use crate::private_file;
 /// Prefix of the file names.
 const PREFIX: &str = "open-";
 
-/// Suffix of the file names, by which desktops choose the browser.
+/// Suffix of the file names. Desktops choose the browser by this suffix.
 const SUFFIX: &str = ".html";
 
 /// Failure to write a redirect file.

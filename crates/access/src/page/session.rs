@@ -47,7 +47,7 @@ pub(super) struct PageSession {
     pub(super) browser: String,
     pub(super) began: Timestamp,
     pub(super) used: Timestamp,
-    /// Id of the link with which the session began.
+    /// Id of the link that began the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share: Option<String>,
 }
@@ -75,7 +75,7 @@ pub(super) enum PrefixMatch {
 }
 
 impl PageSession {
-    /// Returns the time at which the session expires without another use.
+    /// Returns the expiry time of the session without another use.
     pub(super) fn expires(&self) -> Timestamp {
         self.used.after(IDLE_TIMEOUT).min(self.began.after(MAX_SESSION_TIME))
     }

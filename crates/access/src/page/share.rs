@@ -16,7 +16,7 @@ pub(super) const MAX_SHARE_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum number of links.
 pub(super) const MAX_SHARES: usize = 32;
 
-/// A link, which several browsers may use until it expires.
+/// A link. Several browsers may use a link until it expires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Share {
     pub(super) id: String,

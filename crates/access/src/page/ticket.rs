@@ -9,7 +9,7 @@ use super::SecretHash;
 /// Lifetime of a ticket.
 pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Time for which the table remembers a used ticket, to detect a second use.
+/// Retention period of a used ticket, to detect a second use.
 const USED_TICKET_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Maximum number of tickets; a new ticket replaces the oldest one.

@@ -217,7 +217,7 @@ mod tests {
         // Process 30 exits after 40 was read; 20 adopts 40.
         let table = Table::new(&FAMILY).with_change(1, 30, None).with_change(1, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 20, 1]));
-        // Process 30 exits after its child was linked to it, so its own parent is unknown.
+        // Process 30 exits after its child was linked to it, so the parent of process 30 is unknown.
         let table = Table::new(&FAMILY).with_change(3, 30, None).with_change(3, 40, Some((20, 6)));
         assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
         // Process 30 exits after all were linked, so the entry may belong to another process.

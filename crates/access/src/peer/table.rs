@@ -31,7 +31,7 @@ pub(crate) struct Evidence {
     pub(crate) may_be_in_group: bool,
 }
 
-/// The list of all processes, which may change during a read.
+/// The list of all processes. It may change during a read.
 pub(super) trait ProcessTable {
     /// Returns the status of a process, if it exists. An exited process exists until its parent reaps it.
     fn status(&self, pid: i32) -> Option<Status>;
@@ -74,7 +74,8 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Returns whether an error is a shortage of file descriptors or memory, which reveals nothing about the process.
+/// Returns whether an error is a shortage of file descriptors or memory. Such an error reveals nothing about the
+/// process.
 fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

@@ -81,7 +81,7 @@ fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
         let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
         (addresses.iter().any(|address| address == local) && !UNUSED_STATES.contains(state)).then_some(*inode)
     };
-    // A socket that was closed before it sent everything has the inode 0, which no process has.
+    // A socket that was closed before it sent everything has the inode 0, and no process has that inode.
     tables.lines().filter_map(matching_inode).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The known secrets, each with the scope in which it is hidden.
+//! The known secrets, with the scopes of their hiding.
 //!
 //! A search considers only the secrets of its scope. A remote host may register many false secrets, which must not
 //! affect local text.

@@ -44,7 +44,7 @@ enum Kind {
     Shown,
     /// Text of a control string, such as a title.
     ControlText,
-    /// A sequence or a control character, which is invisible to a reader.
+    /// A sequence or a control character, invisible to a reader.
     Invisible,
 }
 
@@ -227,8 +227,8 @@ impl RedactedStream {
         })
     }
 
-    /// Masks the complete secrets in the items at `indices`, in their order. Returns the first index at which an
-    /// incomplete secret begins.
+    /// Masks the complete secrets in the items at `indices`, in their order. Returns the index of the first incomplete
+    /// secret.
     fn mask_sequence(&mut self, indices: &[usize], secrets: &SecretIndex<'_>) -> usize {
         let mut decided = self.held.len();
         for first in 0..indices.len() {

@@ -51,7 +51,7 @@ pub struct ShownTerminals {
 
 impl Sessions {
     /// Records the states of terminals for a gate and describes them with masked secrets. `computed` holds expressions
-    /// for the names of further terminals, which are known only after the answer.
+    /// for the names of further terminals. These names are known only after the answer.
     #[boxed]
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());

@@ -19,8 +19,8 @@ use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// Maximum time for which output that may begin a secret is held back if no output follows. Clients that request masked
-/// output store it, so a delay does no harm.
+/// Maximum delay of output that may begin a secret, if no output follows. Clients that request masked output store it,
+/// so a delay does no harm.
 const HOLD_BACK_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Maximum length of a person's note on returning a terminal, in characters.
@@ -36,7 +36,7 @@ pub struct TerminalEvents {
     _seat: Option<Seat>,
 }
 
-/// The writer's seat, which a client holds while it is connected.
+/// The writer's seat. A client holds the seat while it is connected.
 #[derive(Debug)]
 pub(crate) struct Seat {
     terminal: HostedTerminal,
@@ -195,7 +195,7 @@ impl TerminalEvents {
     }
 }
 
-/// Next event: output, or a silence after which the held output is sent.
+/// Next event: output, or a silence that releases the held output.
 enum Next {
     Output(Option<AttachEvent>),
     Quiet,

@@ -55,7 +55,7 @@ impl Backlog {
         self.place(|load| &mut load.commands)
     }
 
-    /// Waits for the turn of a look-up, which keeps the turn until its reply is written. Returns `None` for other
+    /// Waits for the turn of a look-up. The look-up keeps the turn until its reply is written. Returns `None` for other
     /// commands.
     #[boxed]
     pub async fn wait_for_turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
@@ -83,7 +83,7 @@ impl Backlog {
     }
 }
 
-/// Returns whether a command has an immediate reply, which may be long.
+/// Returns whether a command has an immediate reply. The reply may be long.
 fn is_lookup(command: &Command) -> bool {
     matches!(
         command,

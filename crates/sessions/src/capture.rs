@@ -88,7 +88,7 @@ impl Sessions {
     }
 }
 
-/// Returns the index at which the newest `count` lines at a prompt begin.
+/// Returns the start index of the newest `count` lines at a prompt.
 fn last_lines_start(inputs: &[InputRecord], count: usize) -> usize {
     let is_line = |input: &InputRecord| match input.kind {
         InputKind::Command => true,

@@ -27,7 +27,7 @@ const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 /// Minimum time limit of a command.
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// Variables of a shell for one command, which keep programs from waiting for a person.
+/// Variables of a shell for one command. They keep programs from waiting for a person.
 const UNATTENDED_VARIABLES: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
 
@@ -45,7 +45,7 @@ const PIPED_OUTPUT_TEXT: &str = "the shell prints through a pipe, as after 'exec
 pub enum ShellQueryError {
     /// A command is running; the shell can report its variables once the command has ended.
     Busy(String),
-    /// Another error, which waiting does not resolve.
+    /// Another error. Waiting does not resolve it.
     Otherwise(String),
 }
 

@@ -38,7 +38,7 @@ struct DialogueTurn {
     timeout: f64,
 }
 
-/// Maximum number of characters in which the end of a question's line is searched.
+/// Maximum number of characters in the search for the end of a question's line.
 const MAX_LINE_CHARS: usize = 4000;
 
 impl Sessions {
@@ -134,7 +134,7 @@ impl Sessions {
     }
 }
 
-/// Returns the offset at which the next question may begin. The last question matched up to `since` and was answered at
+/// Returns the earliest offset of the next question. The last question matched up to `since` and was answered at
 /// `typed`. The question includes the rest of its line: `yes or no?` is one question, even if a pattern matches `yes`.
 async fn offset_after_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
     let printed = terminal.read(Part::RawFrom(since), Limit::Head(MAX_LINE_CHARS)).await?;

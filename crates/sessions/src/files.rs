@@ -1,4 +1,4 @@
-//! Files of this and remote hosts, which clients read, write and copy.
+//! Files of this host and of remote hosts, for clients that read, write and copy.
 
 mod copying;
 
@@ -335,7 +335,7 @@ impl Sessions {
                 return Err(changed());
             }
         }
-        // The digest is that of the whole file, so that each part of a large file would read all of it.
+        // The digest covers the whole file, so a request for a part of a large file would read all of it.
         let is_end_part = offset == 0 || offset + bytes.len() as u64 >= facts.size;
         let has_digest = is_end_part && facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size);
         let sha256 = if has_digest {
@@ -407,7 +407,8 @@ impl Sessions {
         Ok(FilePlace { host, files, path })
     }
 
-    /// Refuses a path in the directories of this installation, which contain its sockets, journal and proofs of people.
+    /// Refuses a path in the directories of this installation, because they contain its sockets, journal and proofs of
+    /// people.
     pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileRequestError> {
         // Resolves links in the existing part of the path.
         let existing = path

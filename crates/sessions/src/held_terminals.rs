@@ -75,7 +75,7 @@ impl HeldTerminals {
     }
 
     /// Records a step of a run after its gate. Releases the terminals once a step has typed into a terminal, or begins
-    /// to wait for output, which may depend on others' input.
+    /// to wait for output. That output may depend on others' input.
     pub fn record_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut holds = self.lock();
         let Some(held) = holds.get_mut(run) else { return };

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::error::SessionError;
 use crate::sessions::{Sessions, THIS_MACHINE, connect_timeout};
 
-/// Maximum time for which the start of a run waits until `ssh` reports the target of a host.
+/// Maximum wait of a run's start for `ssh`'s report of a host's target.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// First pause before the next query of `ssh`; each pause is twice as long as the last.
@@ -127,7 +127,8 @@ impl Sessions {
             Ok(Some(target)) => {
                 let mut pin = HostPin::from(target);
                 if pin.keys.is_empty() {
-                    // The first connection had no known key, which a person then confirmed. Assume the pinned keys.
+                    // The first connection had no known key, and a person then confirmed the key. Assume the pinned
+                    // keys.
                     let pinned = pins.hosts.iter().flatten().find(|(known, _)| *known == host);
                     pin.keys = pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
                 }

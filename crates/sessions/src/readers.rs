@@ -45,7 +45,7 @@ pub(crate) struct Readers(Mutex<Readings>);
 #[derive(Debug, Default)]
 struct Readings {
     entries: HashMap<(ConnectionId, TerminalId), (Reading, u64)>,
-    /// Number of uses, which orders the entries by their last use.
+    /// Number of uses. It orders the entries by their last use.
     uses: u64,
 }
 

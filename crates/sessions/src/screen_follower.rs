@@ -28,7 +28,7 @@ pub(crate) struct ScreenFollower {
     query: ScreenQuery,
     /// The last version.
     known_version: Option<u64>,
-    /// Content of that version, to which changed rows are applied.
+    /// Content of that version, the base of changed rows.
     picture: Option<Picture>,
 }
 

@@ -191,7 +191,7 @@ const MIN_FRAME_CHARS: usize = 8;
 /// Length of each remaining end of a shortened frame line.
 const FRAME_END_CHARS: usize = 2;
 
-/// Shortens the lines of frames, which carry no information and many tokens: `┌──…──┐`.
+/// Shortens the lines of frames, because they cost many tokens and carry no information: `┌──…──┐`.
 fn shorten_frames(text: &str) -> String {
     let mut shortened = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -245,7 +245,7 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     }
 }
 
-/// Prefixes rows with their numbers, which start at 0 like the cursor's.
+/// Prefixes rows with their numbers. The numbers start at 0, like the cursor's row.
 fn number_rows(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")

@@ -98,7 +98,7 @@ impl SecretRequests {
         Some((RequestGuard { requests: self.clone(), terminal: id, number }, receiver))
     }
 
-    /// Removes the request of a terminal, which its caller continues to wait for.
+    /// Removes the request of a terminal. The caller continues to wait for it.
     fn take(&self, terminal: &str) -> Option<oneshot::Sender<Decision>> {
         self.0.lock().by_terminal.remove(terminal).map(|request| request.decision)
     }

@@ -1,4 +1,7 @@
-//! Terminal sessions, the terminals of the public interface.
+//! Terminal sessions: the terminals of the public interface.
+//!
+//! Owns the terminal hosts of a daemon and the reading state of its clients. Cheap clones of [`Sessions`] serve
+//! requests of clients and steps of runs. A step has its effect only once, even if it is repeated.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -39,7 +42,7 @@ use crate::secret_requests::SecretRequests;
 use crate::signals::signal_named;
 use crate::wait_request::{input_wait, wait_request};
 
-/// Terminals, as sessions. Cheap to clone.
+/// The terminals of a daemon, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) hosts: Hosts,
@@ -51,36 +54,38 @@ pub struct Sessions {
     /// Shutdown mode, once the daemon ends.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
     pub(crate) secret_requests: SecretRequests,
-    /// Directories of this installation, which file requests neither read nor write.
+    /// Directories of this installation. File requests neither read nor write there.
     pub(crate) private: Arc<[PathBuf]>,
 }
 
-/// Error of a wait for the prompt after a line from which the shell ran nothing.
+/// Error of a wait for the prompt, if the shell ran nothing of the typed line.
 pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
      the line names does not exist; the screen has its message";
 
-/// Time between two requests to a host that does not answer to close a terminal, without a new connection.
+/// Interval of the requests to close a terminal while its host does not answer, without a new connection.
 const EXIT_RETRY_PAUSE: Duration = Duration::from_secs(15);
 
 /// The name of this computer among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
 
-/// Maximum time for which a run waits for a free terminal. The time limit of its state may end the wait earlier.
+/// Maximum wait of a run for a free terminal. The time limit of the run's state may end the wait earlier.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Maximum wait for the first prompt of a new terminal.
 const FIRST_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without output after which a shell with prompt integration is treated as one without.
+/// Maximum silence of a starting shell with prompt integration. A longer silence means that the integration does not
+/// work.
 const SILENT_SHELL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time without output after which a program without prompt integration is considered ready.
+/// Minimum silence of a ready program without prompt integration, after its first output.
 const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 
-/// Time after the start at which a program without prompt integration and without output is considered ready.
+/// Timeout for the first output of a program without prompt integration. A program without output is then considered
+/// ready.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
-/// Time without output after which the reply to an input is sent; the next prompt ends the wait earlier.
+/// Minimum silence before the reply to an input. The next prompt ends the wait earlier.
 const INPUT_QUIET_TIME: Duration = Duration::from_millis(10);
 
 /// Maximum time before the reply to an input.
@@ -150,7 +155,7 @@ impl Sessions {
         self.hosts.record_repeated(step);
     }
 
-    /// Undoes [`Self::record_repeated`], for a step of a client. Settling a step of a run undoes it, too.
+    /// Undoes [`Self::record_repeated`] for a step of a client. For a step of a run, settling has the same effect.
     pub fn forget_repeated(&self, step: &str) {
         self.hosts.forget_repeated(step);
     }
@@ -224,7 +229,7 @@ impl Sessions {
         }
     }
 
-    /// Returns the reason why there is no such session.
+    /// Returns the reason for the absence of a session.
     pub(crate) async fn not_found(&self, session: &str) -> LookupError {
         if session.is_empty() {
             return LookupError::Unnamed;
@@ -355,7 +360,7 @@ impl Sessions {
             Err(error) if error.is_outcome_unknown() => return Err(SessionError::HostRequest(error)),
             // The terminal is open; its screen is available once its host reconnects or reads again.
             Err(AskError::NotConnected { .. } | AskError::NotReading { .. }) => None,
-            // The terminal may have just closed, which must not be reported as a missing session_id.
+            // The terminal may have just closed. Do not report this as a missing session_id.
             Err(error) => return Err(SessionError::Message(error.to_string())),
         };
         let size = view.as_ref().map(|view| view.size);
@@ -376,9 +381,8 @@ impl Sessions {
         Ok((terminal, reply))
     }
 
-    /// Records that the runs have stored or abandoned the results of `steps`, which is one step or a prefix that ends
-    /// with `/`. The terminal hosts then discard the results and close the shells of single commands. Does not wait for
-    /// them.
+    /// Records that the runs have stored or abandoned the results of `steps`: one step, or a prefix that ends with `/`.
+    /// The terminal hosts then discard the results and close the shells of single commands. Does not wait for them.
     pub fn settle(&self, steps: &str) {
         self.hosts.settle(steps);
     }
@@ -389,7 +393,7 @@ impl Sessions {
     }
 
     /// Returns the steps of runs whose results the terminal hosts store. Skips the connections in `queried`, and adds
-    /// the remaining ones to it.
+    /// the remaining connections to `queried`.
     #[boxed]
     pub async fn unsettled(&self, queried: &mut BTreeSet<u64>) -> Vec<String> {
         self.hosts.unsettled(queried).await
@@ -593,8 +597,8 @@ impl Sessions {
         self.read_parts(caller, verb, false).await.0
     }
 
-    /// Returns the output since the last input, and the output of its commands, without the prompt of the shell after
-    /// them. The latter is `None` if the shell does not report its end.
+    /// Returns the output since the last input, and the output of its commands without the shell's next prompt. The
+    /// output of the commands is `None` if the shell does not report its end.
     #[boxed]
     pub async fn read_since_input(
         &self,
@@ -607,8 +611,8 @@ impl Sessions {
         self.read_parts(caller, verb, true).await
     }
 
-    /// Reads the terminal. With `with_output`, also returns the output of the commands without the prompt of the shell
-    /// after them, if its end is known.
+    /// Reads the terminal. With `with_output`, also returns the output of the commands without the shell's next prompt,
+    /// if the end of the output is known.
     async fn read_parts(
         &self,
         caller: &Caller,
@@ -813,8 +817,8 @@ impl Sessions {
         }
     }
 
-    /// Finds a session that accepts input from this caller. While a run holds it for a gate, it accepts input only from
-    /// that run and from people.
+    /// Finds a session that accepts input from this caller. While a run holds the session for a gate, the session
+    /// accepts input only from that run and from people.
     pub(crate) async fn find_for_input(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         Ok(self.find_for_input_with_key(caller, session).await?.0)
     }
@@ -860,7 +864,7 @@ impl Sessions {
         }
     }
 
-    /// Finds a session that this caller may change. A program may not change it while a person holds it.
+    /// Finds a session that this caller may change. A program may not change a session while a person holds it.
     async fn find_unheld(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         let terminal = self.find_for_input(caller, session).await?;
         if caller.person_refusal().await.is_none() {
@@ -878,7 +882,7 @@ impl Sessions {
         self.exit_once(caller, verb, None).await
     }
 
-    /// Closes a terminal and ends its programs, only once for the same `step`.
+    /// Closes a terminal and ends its programs, once for the same `step`.
     #[boxed]
     pub async fn exit_once(&self, caller: &Caller, verb: ExitTerminal, step: Option<String>) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
@@ -1035,7 +1039,7 @@ async fn describe_opener(caller: &Caller) -> Option<String> {
     caller.label()
 }
 
-/// Returns the maximum time for which a request of this caller waits for an unconnected host.
+/// Returns the maximum wait of this caller's request for an unconnected host.
 pub(crate) fn connect_timeout(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
@@ -1060,8 +1064,8 @@ pub(crate) fn secret_warning(secret: &str) -> Option<String> {
     Some(warning.to_owned())
 }
 
-/// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command. The program that
-/// needs the secret has not asked yet, or has ended.
+/// Refuses a secret of one word at the prompt of a shell, because the shell would show the secret and run it as a
+/// command. The program that needs the secret has not asked yet, or has ended.
 async fn refuse_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
     let word = text.trim();
     let is_word = !word.is_empty() && !word.contains(|character: char| character.is_whitespace() || character == '=');
@@ -1129,8 +1133,8 @@ pub(crate) async fn mask_divided_secrets(
     Ok(Excerpt { head, ..excerpt })
 }
 
-/// Returns whether this range divides a secret in the raw output. The text of an overwritten line depends on the offset
-/// at which the read begins.
+/// Returns whether this range divides a secret in the raw output. The text of an overwritten line depends on the start
+/// offset of the read.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
     secrets: &Redactor,

@@ -30,16 +30,17 @@ const MIN_INTERVAL: Duration = Duration::from_millis(15);
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Number of output chunks between two samples of a screen above which the output is a flood.
+/// Minimum number of output chunks of a flood, between two samples of a screen.
 const MIN_FLOOD_CHUNKS: u64 = 8;
 
-/// Number of consecutive flood samples, about a third of a second, after which the screen is sampled less often.
+/// Maximum number of consecutive flood samples at the full rate, about a third of a second. Afterwards the screen is
+/// sampled less often.
 const MAX_FLOOD_SAMPLES: u32 = 20;
 
 /// Time between two samples during a flood.
 const FLOOD_INTERVAL: Duration = Duration::from_millis(33);
 
-/// Maximum number of rows of the scrollback, which is all that the emulator stores.
+/// Maximum number of rows of the scrollback: all that the emulator stores.
 const MAX_SCROLLBACK_ROWS: u16 = 1000;
 
 /// Minimum time between two events about the states of terminals.
@@ -64,8 +65,8 @@ pub struct HeldTerminal {
 }
 
 impl HeldTerminal {
-    /// Holds the terminal until this future is dropped. Not boxed: the attribute would drop `self`, which the body does
-    /// not use.
+    /// Holds the terminal until this future is dropped. Not boxed: the attribute would drop `self`, because the body
+    /// does not use it.
     pub async fn forward(self) -> Result<(), Disconnected> {
         std::future::pending().await
     }
@@ -196,8 +197,8 @@ impl ScreenEvents {
     }
 }
 
-/// Time between two samples of a screen. Sampling slows down during a flood of output, which is unreadable. A flood is
-/// recognised by the amount of output and not by the clock, so that it does not depend on the load of the computer.
+/// Time between two samples of a screen. Sampling slows down during a flood, because a flood of output is unreadable.
+/// The amount of output, and not the clock, indicates a flood, so that the load of the computer does not matter.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,

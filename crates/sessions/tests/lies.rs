@@ -94,7 +94,7 @@ impl Scene {
         Ok(report)
     }
 
-    /// Returns all files of the scene by path, except those of the hosts.
+    /// Returns all files of the scene by path, except the files of the hosts.
     fn files(&self) -> BTreeMap<PathBuf, String> {
         let mut open = vec![self.directory.path().to_owned()];
         let mut files = BTreeMap::new();

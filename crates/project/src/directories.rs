@@ -188,7 +188,7 @@ impl LibraryPaths {
 mod tests {
     use super::*;
 
-    /// A simulated file system in which everything is writable and trusted except the listed paths.
+    /// A simulated file system. Everything except the listed paths is writable and trusted.
     #[derive(Default)]
     struct SimulatedFiles {
         existing: &'static [&'static str],

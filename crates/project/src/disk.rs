@@ -66,16 +66,16 @@ impl BlockingPool {
         semaphore: Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
-        let work_result = async {
+        let work = async {
             let permit = semaphore.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
-                // Released when the work finishes, which may be long after the caller's time limit.
+                // Released when the work finishes, possibly long after the caller's time limit.
                 let _permit = permit;
                 work()
             })
             .await
         };
-        match tokio::time::timeout(self.timeout, work_result).await {
+        match tokio::time::timeout(self.timeout, work).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(DiskError::LibraryInterrupted(error)),
             Err(_) => Err(DiskError::LibraryTimeout { limit: self.timeout }),

@@ -47,7 +47,7 @@ pub enum DiskError {
     },
 }
 
-/// Reason for which a name refers to no usable saved workflow.
+/// Error about a name that refers to no usable saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// Disk access failed.
@@ -95,7 +95,7 @@ pub enum FindError {
 pub struct WorkflowNotFound {
     /// The name, at most 80 characters.
     pub name: String,
-    /// Reason for which no workflow can have the name.
+    /// Error about a name that no workflow can have.
     pub invalid: Option<InvalidId>,
     /// The name that is probably intended.
     pub nearest: Option<String>,
@@ -298,13 +298,13 @@ pub(crate) enum LoadError {
     },
 }
 
-/// Reason for which a session name does not refer to the caller's project.
+/// Error about a session name that does not refer to the caller's project.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The name is not that of the caller's project.
+    /// The caller's project has another name.
     #[error("Session not found: {name}")]
     NotFound {
         /// The name, at most 80 characters.
@@ -312,7 +312,7 @@ pub enum SessionError {
     },
 }
 
-/// Reason for which a file of a project declares nothing.
+/// Error about a project file without usable declarations.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DocumentError {
     /// The file cannot be read.

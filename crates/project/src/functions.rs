@@ -40,7 +40,7 @@ pub(crate) struct FunctionFiles {
 /// The state of one library, with exclusive access.
 type SharedLibrary = Arc<AsyncMutex<CachedLibrary>>;
 
-/// The files of functions in one library. Requests share one instance until something in it changes.
+/// The files of functions in one library. Requests share one instance until a file in it changes.
 #[derive(Debug, Default)]
 pub(crate) struct FunctionLibrary {
     /// The library.
@@ -62,9 +62,9 @@ pub struct LoadedFile {
     pub(crate) text: Arc<str>,
     /// Digest of the text.
     pub hash: Signature,
-    /// Declarations, or the reason for which the file is unusable.
+    /// Declarations, or the error that makes the file unusable.
     pub(crate) declared: Result<Arc<[Declaration]>, String>,
-    /// Source file from which it was loaded.
+    /// Source file of the loaded file.
     pub(crate) original: Option<PathBuf>,
     /// A note about the original for the library's users.
     pub(crate) note: Option<String>,

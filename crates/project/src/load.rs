@@ -1,4 +1,7 @@
-//! Loads a file of functions: checks it, and stores it in the library.
+//! Loading of a file of functions into a library.
+//!
+//! Checks the declarations of the file and their conflicts with other workflows, and reports all these problems at
+//! once. Replaces a stored file of the same name only on request, or if both have the same original.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +54,7 @@ impl Workflows {
         let name = parse_library_name(&path)?;
         let (source_path, library_search, library_name) =
             (path.clone(), LibrarySearch::for_caller(caller), name.clone());
-        // Read now, because the check for conflicts loads the project, which may replace the library's file.
+        // Read now: the check for conflicts loads the project, and that may replace the library's file.
         let source_and_hash = self.disk.run_read(move || {
             let previous = Library::open(library_search.directories().first).function_file(&library_name);
             (text_file::read(&source_path), previous.ok().map(|file| file.metadata.hash))
@@ -89,7 +92,7 @@ impl Workflows {
     }
 }
 
-/// Returns the library's name of a file: the file name without the extension.
+/// Returns the name of a file in the library: the file name without the extension.
 fn parse_library_name(path: &Path) -> Result<WorkflowName, LoadError> {
     let file = || path.to_owned();
     let is_python = path.extension().is_some_and(|extension| extension == "py");
@@ -106,7 +109,7 @@ fn with_refusal(reply: LoadFunctionsReply) -> LoadFunctionsReply {
     LoadFunctionsReply { error: Some(format!("The file '{}' was not loaded: {reason}", reply.file)), ..reply }
 }
 
-/// Returns a problem for each id that another file declares, except the replaced file.
+/// Returns a problem for each id that another file declares. Ignores the replaced file.
 fn conflicts(directories: &LibraryPaths, project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
     let library = Library::open(&directories.first);
     let replaced_file = library.function_path(&request.name);
@@ -117,8 +120,8 @@ fn conflicts(directories: &LibraryPaths, project: &Project, request: &LoadReques
             let is_other = owner.file != Some(&*replaced_file) && !directories.is_in_other(owner.file);
             return is_other.then(|| owner.conflict_message(id));
         }
-        let machine = id.parse().ok().map(|name| library.file(&name)).filter(|file| file.exists())?;
-        Some(format!("ID '{id}' conflicts with existing workflow, in {}", machine.display()))
+        let workflow_file = id.parse().ok().map(|name| library.file(&name)).filter(|file| file.exists())?;
+        Some(format!("ID '{id}' conflicts with existing workflow, in {}", workflow_file.display()))
     };
     let found = request.declared.iter().filter_map(|declared| {
         let message = conflict(declared)?;
@@ -127,7 +130,7 @@ fn conflicts(directories: &LibraryPaths, project: &Project, request: &LoadReques
     found.collect()
 }
 
-/// Returns warnings for the author: about nodes, and about graphs that call missing nodes.
+/// Returns the author's warnings: about nodes, and about graphs that call missing nodes.
 fn warnings(project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
     let ids = request.declared.iter().map(|declared| declared.id.as_str());
     let known_ids: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
@@ -147,7 +150,7 @@ fn warnings(project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
     warnings
 }
 
-/// Stores the file in the library. Blocks.
+/// Stores the file in the library, and completes the reply. Blocks.
 fn store_file(
     library: &Library,
     request: &LoadRequest,
@@ -193,7 +196,7 @@ fn store_file(
     }
 }
 
-/// Checks that a file may replace the stored one; `overwrite` permits it.
+/// Checks that a file may replace the stored file. With `overwrite`, every file may.
 fn check_replaceable(
     old: &FunctionFile,
     library: &Path,

@@ -28,7 +28,7 @@ pub(super) fn nesting_errors(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(
         })
         .collect();
     let called = |name: &str| graphs[name].iter().copied().filter(|called| graphs.contains_key(called));
-    // In each round, a graph gets a level once its callees have one; graphs in a cycle never get one.
+    // In each round, a graph gets a level once its callees have levels. Graphs in a cycle never get a level.
     let mut levels: BTreeMap<&str, usize> = BTreeMap::new();
     for level in 1.. {
         let is_ready =

@@ -1,4 +1,4 @@
-//! The original of a library file: the file from which it was loaded.
+//! The original of a library file: the source file of its load.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -48,7 +48,7 @@ impl Original {
 }
 
 /// Returns whether the library may adopt the contents of `path`. A library that was copied from elsewhere may name
-/// a file of another user, which must not run.
+/// another user's file. Such a file must not run.
 fn is_trusted(path: &Path, directory: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());
     let daemon_uid = rustix::process::geteuid().as_raw();

@@ -2,8 +2,9 @@
 //!
 //! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` next to it:
 //! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node except the id, which is the name. Loaded files in Python
-//! syntax may declare all three. The project's own declarations hide those in the user's library with the same name. An
-//! invalid declaration is reported with its reason, and hides no other. This module does no I/O.
+//! syntax may declare nodes, graphs and workflows. The project's own declarations hide declarations with the same name
+//! in the user's library. An invalid declaration is reported with its reason, and hides no other declaration. This
+//! module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub(super) const DECLARATION_FILES: [&str; 2] = ["steplatch.toml", "steplatch.js
 /// Maximum number of declarations in one file.
 const MAX_DECLARATIONS: usize = 2000;
 
-/// Tables of a declaration file, in the order in which they are read.
+/// Tables of a declaration file, in reading order.
 const TABLES: [&str; 2] = ["nodes", "graphs"];
 
 /// The declarations of a project.
@@ -46,7 +47,7 @@ pub struct Project {
 /// A workflow that is a function.
 #[derive(Debug, Clone)]
 pub struct FunctionWorkflow {
-    /// Name by which callers refer to the workflow.
+    /// Callers' name for the workflow.
     pub id: String,
     /// Purpose of the workflow.
     pub(crate) description: Option<String>,

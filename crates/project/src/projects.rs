@@ -30,7 +30,7 @@ const MAX_READERS: usize = 4;
 /// Time limit for reading the files of a project.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Age below which a changed file may change again without a visible change of its timestamps.
+/// Minimum age of a settled file. A younger file may change again without a visible change of its timestamps.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// All projects. Cheap to clone.
@@ -108,16 +108,16 @@ impl Projects {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
         let readers = self.readers.clone();
-        let work_result = async move {
+        let work = async move {
             let permit = readers.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
-                // Released when the work finishes, which may be long after the caller's time limit.
+                // Released when the work finishes, possibly long after the caller's time limit.
                 let _permit = permit;
                 work()
             })
             .await
         };
-        match tokio::time::timeout(READ_TIMEOUT, work_result).await {
+        match tokio::time::timeout(READ_TIMEOUT, work).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(DiskError::ProjectInterrupted(error)),
             Err(_) => Err(DiskError::ProjectTimeout { directory: caller.directory.clone(), limit: READ_TIMEOUT }),

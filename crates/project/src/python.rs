@@ -20,8 +20,8 @@ pub(crate) fn declaration_info(declared: &Declaration) -> DeclarationInfo {
     }
 }
 
-/// Returns a node or graph as a document for [`Node::parse`]; `None` for a workflow, which is not a node. `file` is the
-/// name and text to include for a function; without it, the function is in the file that started the run.
+/// Returns a node or graph as a document for [`Node::parse`]; `None` for a workflow. `file` is the name and text to
+/// include for a function. Without a file, the function is in the file that started the run.
 pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Value> {
     let mut fields: Map<String, Value> = match declared.kind {
         Kind::Workflow => return None,

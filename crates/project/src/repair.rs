@@ -24,7 +24,7 @@ pub struct RecordingCheck {
     pub lines: Vec<String>,
 }
 
-/// Reason for which a patch does not pass the recording.
+/// Error about a patch that does not pass the recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// Disk access failed.
@@ -50,7 +50,7 @@ pub enum RecordingError {
     },
 }
 
-/// Reason for which the library refuses a patched machine.
+/// Error about a patched machine that the library refuses.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveRepairError {
     /// Disk access failed.
@@ -123,8 +123,8 @@ impl Workflows {
         Some(LastScreen::new(String::new(), &text).screen)
     }
 
-    /// Saves a patched machine as the next version after that of the run and returns its number. Saving it again
-    /// changes nothing.
+    /// Saves a patched machine as the next version after the run's version. Returns the number of the saved version.
+    /// Saving the same machine again changes nothing.
     ///
     /// # Errors
     ///

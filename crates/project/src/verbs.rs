@@ -23,7 +23,7 @@ use crate::guide;
 use crate::project::Project;
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
-/// Guide for authors, which is also part of the documentation.
+/// Guide for authors, also a part of the documentation.
 const GUIDE: &str = include_str!("../../../docs/machines_reference.md");
 
 /// An example machine that takes a value, loops, and returns a value.
@@ -57,7 +57,7 @@ impl Workflows {
         created.unwrap_or_else(|error| refusal(error.to_string()))
     }
 
-    /// Saves an edited definition for `caller`, if it is valid and the edited one is still the saved one.
+    /// Saves an edited definition for `caller`, if the definition is valid and its base is still the saved definition.
     #[boxed]
     pub async fn edit(&self, caller: &Caller, verb: EditWorkflow) -> EditWorkflowReply {
         let refusal = |error: String| EditWorkflowReply { error: Some(error), ..EditWorkflowReply::default() };
@@ -258,7 +258,7 @@ fn edit(directories: &LibraryPaths, project: &Project, verb: EditWorkflow, autho
     }
 }
 
-/// Returns whether two values are equal for JavaScript, which reads 1.0 as 1.
+/// Returns whether two values are equal for JavaScript (1.0 is 1).
 fn is_same_json(first: &Value, second: &Value) -> bool {
     match (first, second) {
         (Value::Number(first), Value::Number(second)) => first.as_f64() == second.as_f64(),
@@ -273,7 +273,7 @@ fn is_same_json(first: &Value, second: &Value) -> bool {
     }
 }
 
-/// Returns an error for a definition in which secrets were hidden to show it, and which would be saved without them.
+/// Returns an error for a definition whose secrets were hidden for display. Saving it would lose the secrets.
 fn hidden_secret_error(definition: &Value) -> Option<String> {
     let advice = "pass secrets as arguments, or as {secret:NAME}";
     let is_hidden = definition.to_string().contains(MASK);

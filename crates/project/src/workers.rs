@@ -1,4 +1,4 @@
-//! The worker processes, which execute functions.
+//! The worker processes. They execute functions.
 //!
 //! Owns all workers: starts one if all others are busy, replaces a worker that has exited, and kills an unresponsive
 //! one. Executions of a lost worker are restored from their histories. A worker processes one request at a time, so a
@@ -28,13 +28,13 @@ const MAX_RESPONSIVE_WORKERS: usize = 2;
 /// Maximum number of workers. A function blocks a worker for at most its time limit between two calls.
 const MAX_WORKERS: usize = 8;
 
-/// Time for which a file remains suspected after it exceeds its time limit.
+/// Suspicion period of a file that has exceeded its time limit.
 const SUSPICION_TIME: Duration = Duration::from_secs(600);
 
 /// Maximum number of suspected files.
 const MAX_SUSPECTED_FILES: usize = 1000;
 
-/// Number of worker crashes after which the execution that caused them fails.
+/// Maximum number of worker crashes of one execution. Afterwards, the execution fails.
 const MAX_CRASHES: u32 = 2;
 
 /// All workers. Cheap to clone; they exit when the last clone is dropped.
@@ -48,8 +48,8 @@ struct Shared {
     starter: WorkerStarter,
     workers: Mutex<Vec<Arc<Worker>>>,
     next_execution: AtomicU64,
-    /// Time at which a file exceeded its time limit, by the text of the file. Executions of suspected files do not use
-    /// the reserved worker.
+    /// Times of exceeded time limits, by the text of the file. Executions of suspected files do not use the reserved
+    /// worker.
     suspected: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
@@ -66,7 +66,7 @@ pub struct Function {
     pub limits: Limits,
 }
 
-/// One execution, on any worker. Its worker discards it when it is dropped.
+/// An execution, on any worker. The worker discards a dropped execution.
 #[derive(Debug)]
 pub struct Execution {
     workers: Workers,
@@ -133,7 +133,7 @@ impl Workers {
         }
     }
 
-    /// Returns an execution of `function`, which starts when it is first resumed.
+    /// Returns an execution of `function`. The execution starts when it is first resumed.
     #[must_use]
     pub fn execution(&self, function: Function) -> Execution {
         let id = self.shared.next_execution.fetch_add(1, Ordering::Relaxed);

@@ -133,7 +133,7 @@ impl Workflows {
         Some(stored.metadata)
     }
 
-    /// Counts a finished run. Logs a failed write, which does not fail the run.
+    /// Counts a finished run. A failed write is logged, and does not fail the run.
     #[boxed]
     pub async fn record_run(
         &self,

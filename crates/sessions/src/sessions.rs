@@ -726,7 +726,7 @@ impl Sessions {
         // Omit an empty text, because it would look like an empty output.
         let is_missing = is_drawn && part == Some(Part::SinceInput) && omitted.is_none();
         let content = content.filter(|content| !is_missing || !content.trim().is_empty());
-        let render_screen = match verb.format {
+        let rendered = match verb.format {
             ScreenFormat::Text | ScreenFormat::Ansi => RenderedScreen::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
                 TooLarge::check(view.size.cols, view.size.rows.into()).map_err(PaintError::TooLarge)?;
@@ -748,10 +748,10 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
-            screen_content: content.map(|content| secrets.masked_screen(content)).or(render_screen.html),
+            screen_content: content.map(|content| secrets.masked_screen(content)).or(rendered.html),
             omitted,
             hint: is_drawn.then(|| FULL_SCREEN_HINT.to_owned()),
-            png: render_screen.png,
+            png: rendered.png,
             handed_back,
             timestamp: Some(clock::now_iso8601()),
             error: None,

@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// Begins each run at its time and repeats the request until a daemon has accepted it.
+/// Begins each run at its time, and repeats the request until a daemon has accepted the run.
 pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage>, directory: PathBuf) {
     loop {
         let due = plan

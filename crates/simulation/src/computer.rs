@@ -21,7 +21,7 @@ use crate::stage::{HostTerminals, Stage};
 /// Maximum number of open terminals of a computer: low, so that open requests wait.
 const MAX_TERMINALS: usize = 4;
 
-/// Interval at which a relay checks for a terminal host.
+/// Interval of a relay's checks for a terminal host.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A terminal host: its process and its sockets.
@@ -37,7 +37,7 @@ pub(crate) struct HostProcess {
 }
 
 impl HostProcess {
-    /// Starts the terminal host of a computer, which listens at `host_socket`.
+    /// Starts the terminal host of a computer. The host listens at `host_socket`.
     pub(crate) fn start(
         stage: &Arc<Stage>,
         (number, computer): (usize, usize),
@@ -61,7 +61,7 @@ impl HostProcess {
 /// Requests of processes to the world.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Listeners for which a daemon requests a terminal host on its computer.
+    /// Listeners of the terminal hosts that a daemon requests on its computer.
     pub(crate) hosts: Mutex<Vec<UnixListener>>,
     /// The world's ends of new connections to the remote computer.
     pub(crate) dials: Mutex<Vec<UnixStream>>,

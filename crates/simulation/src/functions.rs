@@ -15,7 +15,7 @@ use crate::computer::Requests;
 use crate::random::Random;
 use crate::stage::Stage;
 
-/// The nodes and graphs of the project. Their programs run in terminals, which are simulated.
+/// The nodes and graphs of the project. Their programs run in simulated terminals.
 const PROJECT: &str = r#"
 [nodes.note]
 type = "pty"

@@ -11,10 +11,10 @@
 //! two steps. A kill drops the runtime: no part of the process runs, and its sockets close. Like `turmoil` this
 //! simulates whole processes and their network below tokio; it carries bytes over real sockets in this process, because
 //! the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace tokio in the
-//! whole workspace, and `shuttle` explores threads, of which each process here has one.
+//! whole workspace, and `shuttle` explores threads, but each process here has only one.
 //!
 //! Two kinds of schedules: random ones, by a seed ([`simulate`]), and schedules of one action with one fault at one
-//! instant ([`interrupt`]), which a test enumerates.
+//! instant ([`interrupt`]), enumerated by a test.
 
 mod client;
 mod computer;

@@ -22,7 +22,7 @@ const ALLOWANCE_MS: u64 = 3 * MAX_WRITE_MS + 4 * MAX_PAUSE_MS;
 /// Actions that may wait for a free terminal, or for other actions.
 const WAITING_TOOLS: [&str; 5] = ["open_terminal", "run_command", "run_graph", "run_workflow", "parallel"];
 
-/// A period in which the daemon could not act.
+/// A period of the daemon's inability to act.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outage {
     pub(crate) from: Duration,

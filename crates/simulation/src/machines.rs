@@ -10,7 +10,7 @@ pub(crate) const REMOTE: &str = "box";
 /// Number of answers that a dialogue gives.
 pub(crate) const ANSWERS: u64 = 2;
 
-/// Placeholder for the directory of files, which the world replaces with a temporary directory.
+/// Placeholder for the directory of files. The world replaces it with a temporary directory.
 pub(crate) const FILES_DIRECTORY: &str = "/simulated";
 
 /// Maximum depth of machines within machines.
@@ -39,7 +39,7 @@ pub(crate) const ACTIONS: [&str; 19] = [
     "parallel",
 ];
 
-/// Actions with an effect in a terminal or on a file, which may be on the remote host.
+/// Actions with an effect in a terminal or on a file, possibly on the remote host.
 pub(crate) const REMOTE_ACTIONS: [&str; 7] =
     ["open_terminal", "run_command", "send_input", "exit_terminal", "put_file", "get_file", "dialogue"];
 

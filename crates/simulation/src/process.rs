@@ -25,7 +25,7 @@ pub(crate) struct Process {
     /// Reading of the process's clock at its start, which was at the time `started_at` of the world.
     origin: Instant,
     started_at: Duration,
-    /// Time until which the process is stopped (SIGSTOP).
+    /// End of the process's stop (SIGSTOP).
     stopped_until: Duration,
     /// True if the process did not run in the last step.
     is_behind: bool,
@@ -50,7 +50,8 @@ impl Process {
             .enable_all()
             .start_paused(true)
             .max_blocking_threads(1)
-            // A thread ends with its work. Tokio requests its name on the thread of the process, before it starts.
+            // A thread ends with its work. Tokio requests the name of a thread on the thread of the process, before the
+            // new thread starts.
             .thread_keep_alive(Duration::ZERO)
             .thread_name_fn(move || {
                 beginning.started_count.fetch_add(1, Ordering::SeqCst);
@@ -82,14 +83,14 @@ impl Process {
             if !is_settled {
                 self.settle();
             }
-            let reached_time = self.runtime.block_on(async {
+            let is_time_reached = self.runtime.block_on(async {
                 tokio::select! {
                     biased;
                     () = self.blocking.thread_started.notified() => false,
                     () = tokio::time::sleep_until(target_time) => true,
                 }
             });
-            if reached_time {
+            if is_time_reached {
                 return;
             }
             is_settled = false;

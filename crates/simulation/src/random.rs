@@ -1,7 +1,7 @@
 //! The random numbers of a simulation.
 
-/// A generator of random numbers that a seed determines (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>). It is
-/// part of this crate because a seed must replay in every later version, which no library promises.
+/// A generator of random numbers that a seed determines (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>). The
+/// generator is part of this crate because a seed must replay in every later version, and no library promises that.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -18,7 +18,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `bound`, which is not 0.
+    /// Returns a number below `bound`. The bound must not be 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

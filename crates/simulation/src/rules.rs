@@ -146,7 +146,7 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
 /// Returns whether an action may fail with this error, for example because its terminal has closed.
 fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
     let has_no_terminal = error.contains("session_id is required");
-    // The failure belongs to a child run, which is checked too.
+    // The failure belongs to a child run, and that run is checked too.
     let is_of_children = matches!(tool, "run_workflow" | "parallel");
     let has_timed_out = error.contains("timed out") || error.contains("exceeded its time limit");
     let has_closed = world.stage.names_closed_terminal(error) || error.contains("the terminal was closed");

@@ -22,7 +22,7 @@ const MAX_USUAL_PAUSE_MS: u64 = 60;
 /// Maximum number of lines of a schedule.
 const MAX_LINES: usize = 20_000;
 
-/// Shared state of all processes, which run on one thread.
+/// Shared state of all processes. They run on one thread.
 #[derive(Debug)]
 pub(crate) struct Stage(Mutex<State>);
 

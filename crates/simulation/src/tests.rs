@@ -15,7 +15,7 @@ const FOUND: [(u64, &str); 5] = [
     (125, "a terminal that opens after the end of its run"),
 ];
 
-/// Further seeds, with which earlier generators of schedules found faults. The last four have terminals of nodes: on a
+/// Further seeds, from faults found with earlier generators of schedules. The last four have terminals of nodes: on a
 /// host that was stopped until after the end of the run, requested by an earlier daemon, on a host that was killed
 /// before it answered, and together with a host that is stopped.
 const FURTHER_SEEDS: [u64; 12] = [
@@ -48,7 +48,7 @@ fn no_random_schedule_breaks_a_rule() {
         total.faults += report.faults;
         total.unknown += report.unknown;
     }
-    // Schedules in which nothing happens would prove nothing.
+    // Schedules without events would prove nothing.
     assert!(total.runs > 150 && total.effects > 300 && total.faults > 200, "{total:?}");
 }
 

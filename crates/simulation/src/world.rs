@@ -49,7 +49,7 @@ const RUNS_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 const SETTLE_TIME: Duration = Duration::from_secs(30);
 const LINGER_TIME: Duration = Duration::from_secs(1000);
 
-/// Time for which a host keeps results for the next daemon. No daemon connects to a remote host only to discard
+/// A host's retention period of results for the next daemon. No daemon connects to a remote host only to discard
 /// results there.
 const RESULT_TIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -234,8 +234,8 @@ pub fn interrupt(interruption: Interruption) -> Result<Report, Violation> {
     World::new(Random::new(0), plan, Faults::AtInstant(instant, fault)).finish(Origin::Interruption(interruption))
 }
 
-/// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on
-/// the remote computer.
+/// Returns every scenario with the faults that concern it: the actions of the language; actions with an effect also run
+/// on the remote computer.
 pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
     let local = machines::ACTIONS.into_iter().chain([FUNCTION_SCENARIO]).map(|action| (action, false));
     let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
@@ -312,7 +312,7 @@ pub(crate) struct World {
     started_host_count: usize,
     disk_full_until: Duration,
     cut_until: Duration,
-    /// Periods in which the daemon could not act.
+    /// Periods of the daemon's inability to act.
     pub(crate) outages: Vec<Outage>,
     down_since: Option<Duration>,
     /// True if an event happened in the last step.
@@ -466,7 +466,7 @@ impl World {
         if let Some(path) = daemon_listener.as_ref().and_then(|daemon_listener| daemon_listener.as_pathname())
             && std::fs::remove_file(&host.host_socket).is_err()
         {
-            // The host ended cleanly and removed its socket: remove the other one. A killed host leaves its files.
+            // The host ended cleanly and removed its socket: remove the other socket. A killed host leaves its files.
             let end_marker = |socket: &Path| socket.with_extension("over");
             let _ = std::fs::rename(end_marker(&host.host_socket), end_marker(path));
             let _ = std::fs::remove_file(path);

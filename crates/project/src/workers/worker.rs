@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::{OsString, PathBuf};
 
-/// Time for which a request waits for a busy worker.
+/// Maximum wait of a request for a busy worker.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time limit of a request in addition to the function's limit: for compiling the file and sending the reply.
@@ -214,8 +214,8 @@ impl Worker {
         busy_since.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)
     }
 
-    /// Sends a request and waits for the reply. `limits` determine the time for which the worker may be silent. Returns
-    /// `None` if another request keeps the worker busy for too long; the caller should use another worker.
+    /// Sends a request and waits for the reply. `limits` determine the permitted silence of the worker. Returns `None`
+    /// if another request keeps the worker busy for too long; the caller should use another worker.
     pub(super) async fn ask(&self, ask: Request, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
         let (reply_sender, mut reply_receiver) = oneshot::channel();
         let has_begun = Arc::new(AtomicBool::new(false));
@@ -249,7 +249,7 @@ impl Worker {
 
     fn send(&self, request: WorkerRequest) {
         self.status.pending_requests.fetch_add(1, Ordering::Relaxed);
-        // A worker that has exited drops the request, which closes its reply channel.
+        // A worker that has exited drops the request, and so closes its reply channel.
         let _ = self.requests.send(request);
     }
 }

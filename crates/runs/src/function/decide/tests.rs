@@ -328,8 +328,7 @@ fn answers_during_a_pause_are_held_until_delivered() {
     let delivered = |number| Entry::AnswerDelivered { at: AT, number };
     let calls = || vec![called(1, sleep()), called(2, sleep()), paused(false), answered(2, 20), answered(1, 10)];
     let steps_after = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
-    let held_ordinals =
-        |steps: &FunctionSteps| steps.deferred.iter().map(|held_ordinals| held_ordinals.ordinal).collect::<Vec<_>>();
+    let held_ordinals = |steps: &FunctionSteps| steps.deferred.iter().map(|held| held.ordinal).collect::<Vec<_>>();
     assert_eq!(held_ordinals(&steps_after(vec![])), [2, 1], "answers are held in the order of arrival");
     assert_eq!(
         held_ordinals(&steps_after(vec![resumed.clone()])),

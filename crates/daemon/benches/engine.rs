@@ -168,7 +168,7 @@ async fn append_runs(journal: &Arc<SqliteJournal>) {
     }
 }
 
-/// A machine of `steps` steps, each of which leads to the next.
+/// A machine with a chain of `steps` steps.
 fn definition(steps: u64) -> Value {
     let state = |step: u64| {
         let next = json!([{"condition": "success", "next_state": format!("s{}", step + 1)}]);

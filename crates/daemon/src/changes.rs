@@ -16,7 +16,7 @@ use steplatch_runs::RunListener;
 use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
-/// Time for which changes are collected before they are sent.
+/// Collection time of changes before their sending.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// All subscribers. Cheap to clone.
@@ -103,7 +103,7 @@ impl RunListener for ChangeHub {
 pub(crate) struct Subscription(Arc<Subscriber>);
 
 impl Subscription {
-    /// Waits for changes and returns those of a short interval. Cancel-safe.
+    /// Waits for changes and returns the changes of a short interval. Cancel-safe.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
             self.0.has_changes.notified().await;

@@ -24,7 +24,7 @@ pub struct Configuration {
     pub hosts: Vec<RemoteHostConfig>,
     /// Weakest accepted proof of a person, at gates for people.
     pub gate_proof: Proof,
-    /// Minutes for which a tab of the page may keep the approver's passphrase; 0 disables this.
+    /// Minutes that a tab of the page may keep the approver's passphrase; 0 disables this.
     pub remember_minutes: u64,
     /// True if pagers and editors open in shells for one command.
     pub command_pagers: bool,

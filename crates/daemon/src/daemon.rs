@@ -35,11 +35,11 @@ pub struct Options {
     pub paths: DaemonPaths,
     /// The way to start the terminal host process.
     pub host: Starter,
-    /// The way to start the worker processes, which execute functions.
+    /// The way to start the worker processes. These processes execute functions.
     pub workers: WorkerStarter,
     /// Retention of finished runs.
     pub runs: RetentionPolicy,
-    /// The configuration, which may change at run time. Without a sender it is constant.
+    /// The configuration. It may change at run time; without a sender it is constant.
     pub configuration: watch::Receiver<Configuration>,
     /// The clock of runs. Terminals and their programs use the system's clock.
     pub clock: Clock,
@@ -56,7 +56,7 @@ pub struct Substitutes {
     pub transport: Option<Arc<dyn Transport>>,
 }
 
-/// Reason for which a daemon did not start.
+/// Error that prevented the start of a daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another daemon owns the state.
@@ -134,8 +134,8 @@ impl Daemon {
         let is_separate = matches!(options.host, Starter::Program { .. });
         let (joined, in_group) = watch::channel(!is_separate);
         if is_separate {
-            // Joining takes ten milliseconds, so the daemon opens its state in the meantime. It starts no process
-            // before it has joined the group.
+            // Joining takes ten milliseconds, so the daemon opens its state in the meantime. The daemon starts no
+            // process before it has joined the group.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = join_group() {
                     tracing::info!(%error, "the daemon could not join its own control group");
@@ -281,7 +281,8 @@ fn process_handle(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd
     let pid = pid?;
     let handle = match sockopt::PeerPidfd.get(stream) {
         Ok(handle) => handle,
-        // A kernel before 6.5 does not report it. The process may have exited since, and another one may have its id.
+        // A kernel before 6.5 does not report it. The process may have exited since, and another process may have its
+        // id.
         Err(Errno::ENOPROTOOPT) => pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?,
         Err(_) => return None,
     };

@@ -308,7 +308,7 @@ impl Dispatcher {
         None
     }
 
-    /// Performs a command. Some commands also start a stream of events, which follow the reply.
+    /// Performs a command. Some commands also start a stream of events; the events follow the reply.
     ///
     /// With a `step`, does not repeat a terminal's opening or an input that the step has already performed.
     pub(crate) async fn answer(

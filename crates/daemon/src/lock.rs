@@ -1,8 +1,8 @@
 //! The lock on a state directory: one directory has one daemon.
 //! The kernel releases the lock (flock(2)) when its owner exits. The file names the owner, for people and clients.
 //!
-//! An flock belongs to the open file description, which a forked child shares until its `exec`. So closing our
-//! descriptor does not release the lock during the start of a child; [`StateLock`] unlocks explicitly, and
+//! An flock belongs to the open file description, and a forked child shares the description until its `exec`. So
+//! closing our descriptor does not release the lock during the start of a child; [`StateLock`] unlocks explicitly, and
 //! [`StateLock::acquire`] retries for a short time, because a killed daemon cannot unlock.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -178,7 +178,8 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // Clear the record of the owner, which would be misleading. If that fails, the lock is still released below.
+        // Clear the record of the owner, because it would be misleading. If clearing fails, the lock is still released
+        // below.
         let _ = self.file.set_len(0);
         // Closing is not enough, because a forked child that has not reached its `exec` holds the same lock. The kernel
         // releases it in any case when the last holder closes.

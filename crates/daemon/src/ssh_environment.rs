@@ -1,6 +1,6 @@
-//! The environment of `ssh`, which connects the daemon to remote hosts.
+//! The environment of the `ssh` that connects the daemon to remote hosts.
 //!
-//! It is the daemon's environment, with two differences. It uses the agent of the last client, because a daemon
+//! The environment is the daemon's own, with two differences. `ssh` uses the agent of the last client, because a daemon
 //! outlives the login that started it, and that login's agent. This program answers the questions of `ssh`
 //! (`SSH_ASKPASS`, see ssh(1)).
 
@@ -25,7 +25,7 @@ pub const QUESTION_VARIABLE: &str = "STEPLATCH_SSH_QUESTION";
 pub(crate) struct DaemonSshEnvironment {
     /// The program that forwards questions, if there is one.
     program: Option<PathBuf>,
-    /// The questions from ssh, which issue tickets.
+    /// The questions from ssh. They issue tickets.
     questions: Arc<SshQuestions>,
     /// The state directory of the daemon.
     state: PathBuf,

@@ -136,7 +136,7 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     Card::new(Line::new(state.name()), Line::new(tool.trim_end()), kind, rows)
 }
 
-/// Returns the states to which the rows of a card lead, without duplicates.
+/// Returns the target states of a card's rows, without duplicates.
 pub(super) fn targets(card: &Card) -> Vec<usize> {
     let mut targets: Vec<usize> = Vec::new();
     for row in &card.rows {

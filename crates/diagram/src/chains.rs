@@ -5,14 +5,14 @@ use super::cards::{Card, Kind, Line, Row, RowTarget, targets};
 /// Minimum number of states to join into one card.
 const MIN_CHAIN_STATES: usize = 3;
 
-/// Joins each chain of states into one card. Returns the cards and the number of the initial one; `None` without a
+/// Joins each chain of states into one card. Returns the cards and the number of the initial card; `None` without a
 /// chain.
 ///
-/// In a chain, each state but the last leads only to the next state, to which no other state leads. The full name of
-/// the card has a line for each state. Gates, nested runs and states at which a run may complete keep their own cards.
+/// In a chain, each state but the last leads only to the next state, and no other state leads there. The full name of
+/// the card has a line for each state. Gates, nested runs and states that may complete a run keep their own cards.
 pub(super) fn join_chains(cards: Vec<Card>, initial: usize) -> Option<(Vec<Card>, usize)> {
     let next_states: Vec<Option<usize>> = (0..cards.len()).map(|state| next_in_chain(&cards, state, initial)).collect();
-    // A cycle of which each state is an inner one has no head.
+    // A cycle of inner states only has no head.
     let heads = (0..cards.len()).filter(|state| !next_states.contains(&Some(*state)));
     let chains = heads.map(|head| std::iter::successors(Some(head), |state| next_states[*state]).collect::<Vec<_>>());
     let chains: Vec<Vec<usize>> = chains.filter(|chain| chain.len() >= MIN_CHAIN_STATES).collect();

@@ -23,7 +23,8 @@ pub(super) struct Layers {
 pub(super) fn assign_layers(targets: &[Vec<usize>], initial: usize) -> Layers {
     let count = targets.len();
     let (finished, back_edges, reachable) = search(targets, initial);
-    // Without back edges, a state is finished after all of its targets, so in reverse order it precedes them.
+    // Without back edges, a state is finished after all of its targets, so in reverse order the state precedes its
+    // targets.
     let mut layer_of = vec![0; count];
     for &from in finished.iter().rev() {
         for &to in targets[from].iter().filter(|to| !back_edges.contains(&(from, **to))) {
@@ -67,8 +68,8 @@ fn mean_positions(row: &[usize], other_row: &[usize], links: &[Vec<usize>]) -> V
     row.iter().enumerate().map(position).collect()
 }
 
-/// Searches depth first, from the initial state and then from the states that it does not reach. Returns the states in
-/// the order in which they are finished, the back edges, and true for each state that the initial state reaches.
+/// Searches depth first, from the initial state and then from the unreached states. Returns the states in their
+/// finishing order, the back edges, and true for each state that the initial state reaches.
 fn search(targets: &[Vec<usize>], initial: usize) -> (Vec<usize>, BTreeSet<(usize, usize)>, Vec<bool>) {
     let count = targets.len();
     let (mut visited, mut on_path) = (vec![false; count], vec![false; count]);

@@ -100,7 +100,7 @@ fn ends(state: &State) -> Vec<End> {
     completion.into_iter().chain(failure_end).collect()
 }
 
-/// Escapes and truncates text for a label of Mermaid, in which `#`, `;` and other characters are special.
+/// Escapes and truncates text for a label of Mermaid: `#`, `;` and other characters are special there.
 fn label(text: &str) -> String {
     let mut label = String::new();
     for (index, character) in text.chars().enumerate() {

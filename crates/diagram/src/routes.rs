@@ -54,7 +54,7 @@ pub(super) struct Stub {
     pub(super) is_timeout: bool,
 }
 
-/// All transitions from one state to another, which share a line.
+/// All transitions from one state to another. They share a line.
 struct Bundle {
     from: usize,
     to: usize,
@@ -70,7 +70,7 @@ struct Bundle {
     lane: usize,
 }
 
-/// The side of a card on which a line leaves.
+/// A line's side of its card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Left,
@@ -160,7 +160,7 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         let (card, corner) = (&cards[bundle.from], corners[bundle.from]);
         let row_y = |row: usize| corner.1 + HEAD_HEIGHT + ROW_HEIGHT * (0.5 + row_number(row));
         let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
-        // A loop begins at its lowest row, so that it passes its other rows.
+        // A loop begins at its lowest row, so that the line passes its other rows.
         let main_row = if bundle.course == Course::Loop { bundle.rows.len() - 1 } else { 0 };
         let begin_y = row_y(bundle.rows[main_row].0);
         let mut points = match bundle.side {

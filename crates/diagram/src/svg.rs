@@ -23,10 +23,10 @@ text{font:12px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#3d
 /// Returns a machine as a picture in SVG 1.1, without references to other files.
 ///
 /// Each state is a card with its transitions, in the order of evaluation. A dot leads to the initial state. A ring
-/// marks a row at which a run may complete, a cross a row at which it may fail. A line begins at the row of its
-/// transition, or below a card with a single row; rows that lead to the same state join it at a dot. Lines for
-/// time-outs are dashed; backward lines go along the left. A state that runs another workflow has double sides, a state
-/// with a gate has cut corners, and an unreachable state is pale.
+/// marks a row that may complete a run, and a cross marks a row that may fail it. A line begins at the row of its
+/// transition, or below a card with a single row; rows with the same target join the line at a dot. Lines for time-outs
+/// are dashed; backward lines go along the left. A state that runs another workflow has double sides, a state with a
+/// gate has cut corners, and an unreachable state is pale.
 ///
 /// Source of the format: <https://www.w3.org/TR/SVG11/>.
 #[must_use]
@@ -34,7 +34,7 @@ pub fn svg(definition: &Definition) -> String {
     draw(definition, cards(definition), initial_state(definition))
 }
 
-/// Returns a machine as a picture with one card for each chain of states; `None` if it has no chain.
+/// Returns a machine as a picture with one card for each chain of states; `None` if the machine has no chain.
 ///
 /// The title of such a card has the names of its states, one per line.
 #[must_use]
@@ -125,7 +125,7 @@ const CORNER_RADIUS: f64 = 6.0;
 
 /// Returns the path of a line through points, with round corners.
 fn rounded_path(points: &[(f64, f64)]) -> String {
-    // Drop the points at which the line does not turn.
+    // Drop the points without a turn of the line.
     let mut corners: Vec<(f64, f64)> = Vec::new();
     for &point in points {
         let is_same = |left: f64, right: f64| (left - right).abs() < 0.5;

@@ -1,6 +1,6 @@
 //! Pictures of machines.
 
-// Shared with the tests of `workflow`, which use more of this module.
+// Shared with the tests of `workflow`; they use more of this module.
 #[allow(dead_code)]
 #[path = "../../workflow/tests/workflow/generated.rs"]
 mod generated;

@@ -1,7 +1,7 @@
 //! Admission of requests: checks the server's name in the request, the origin of the page, and the token.
 //!
 //! A page in a browser on this computer can send requests to any local port. The name in `Host` must therefore be a
-//! name of this server: a page that uses DNS rebinding sends another name. An `Origin`, which only browsers send, must
+//! name of this server: a page that uses DNS rebinding sends another name. Only browsers send an `Origin`, and it must
 //! be allowed. The server checks the token last.
 
 use axum::extract::Request;
@@ -84,8 +84,8 @@ impl Caller {
 }
 
 impl Admission {
-    /// Creates the checks of a server at `address` and `port`. A request must have `token`. It must name the server by
-    /// its address, a loopback name or one of `hosts`. A page must be of this server or one of `origins`.
+    /// Creates the checks of a server at `address` and `port`. A request must have `token`, and name the server by its
+    /// address, a loopback name or one of `hosts`. A page must be of this server or one of `origins`.
     ///
     /// # Errors
     /// If one of the names is invalid.

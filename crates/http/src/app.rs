@@ -27,7 +27,7 @@ pub(crate) struct App {
     /// Cancelled when the server shuts down.
     pub(crate) shutdown: CancellationToken,
     pub(crate) admission: Admission,
-    /// Port of the server, which is part of the name of its cookie.
+    /// Port of the server, a part of its cookie's name.
     pub(crate) port: u16,
     pub(crate) live: Live,
     pub(crate) uploads: Uploads,

@@ -1,7 +1,7 @@
 //! The open connections, up to a limit.
 //!
 //! Above the limit, a new connection replaces the connection with the longest idle time; connections without
-//! credentials are replaced first, and have a lower limit of their own, which bounds the memory that strangers occupy. A
+//! credentials are replaced first. They have a lower limit of their own, to bound the memory that strangers occupy. A
 //! connection with a request in progress is not replaced, unless a client without credentials still sends it. Idle and
 //! slow connections therefore cannot block other clients.
 
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     idle_since: Mutex<Instant>,
     /// True while a client without credentials sends a body.
     is_receiving: AtomicBool,
-    /// True if one of its requests, or its socket, had credentials.
+    /// True if a request of the connection, or its socket, had credentials.
     is_known: AtomicBool,
     /// Notified when the head of the first request has arrived.
     pub(crate) first_request: Notify,

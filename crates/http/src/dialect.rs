@@ -1,4 +1,5 @@
-//! Server side of the protocol of remote workflow services, with which other instances discover and run workflows.
+//! Server side of the protocol of remote workflow services. Other instances discover and run workflows with this
+//! protocol.
 //!
 //! The four addresses use the same verbs as the API. The list has the proven workflows of the library. A run has other
 //! field names and formats than in the API: states in upper case, times in milliseconds since 1970. A run that waits at
@@ -347,7 +348,7 @@ fn to_output(reply: RunReply, error: Option<String>) -> Map<String, Value> {
     output
 }
 
-/// Removes the variable `input` that a machine adds to its input, beside one variable for each field.
+/// Removes the variable `input`. A machine adds it to its input, in addition to one variable for each field.
 fn remove_input_variable(mut input: Map<String, Value>) -> Map<String, Value> {
     let original_input =
         input.get("input").and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());

@@ -288,7 +288,7 @@ impl ResourceKind {
 /// Sends an answer to a gate to the daemon.
 ///
 /// The holder of the token is a program. The answer is treated as a person's only with the approver's passphrase or a
-/// passkey's signature, which the daemon checks. If no passphrase is set, only a passkey proves a person.
+/// passkey's signature. The daemon checks this proof. If no passphrase is set, only a passkey proves a person.
 async fn answer_gate(
     daemon: &ReconnectingClient,
     params: Value,

@@ -39,8 +39,8 @@ const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Size of a socket's read buffer, in bytes. The usual one would cost far more than an idle tab.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 
-/// Maximum number of sockets whose first message has not arrived. The cookie alone, which servers at other ports of the
-/// host receive, opens no more.
+/// Maximum number of sockets whose first message has not arrived. The cookie alone opens no more sockets, because
+/// servers at other ports of the host receive it.
 const MAX_PENDING_SOCKETS: usize = 64;
 
 /// State that all tabs share.

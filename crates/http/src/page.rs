@@ -29,7 +29,7 @@ use crate::refusal::Refusal;
 /// Path of the login.
 const LOGIN_PATH: &str = "/page/session";
 
-/// Path of the socket of a tab, which checks its caller itself.
+/// Path of a tab's socket. The socket checks its caller itself.
 const LIVE_PATH: &str = "/live";
 
 /// Maximum size of the body of a login, in bytes.

@@ -1,5 +1,5 @@
 //! Daemon clients for the projects of requests: such a client finds the workflows of the project, and starts terminals
-//! and runs in its directory.
+//! and runs in the project's directory.
 
 use std::collections::VecDeque;
 

@@ -231,7 +231,7 @@ impl Route {
     /// Returns the verb.
     ///
     /// # Panics
-    /// If the table has an unknown verb, which a test prevents.
+    /// If the table has an unknown verb. A test prevents this.
     #[must_use]
     pub fn info(&self) -> &'static VerbInfo {
         VERBS

@@ -47,7 +47,7 @@ pub const MAX_BODY_BYTES: usize = 4 << 20;
 /// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum time to receive the body of a login, which is small and comes from an unknown client.
+/// Maximum time to receive the body of a login. The body is small and comes from an unknown client.
 const LOGIN_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum time until the first request of a new connection.
@@ -73,7 +73,7 @@ pub struct Options {
     pub host: String,
     /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// Additional host names under which clients may call the server.
+    /// Additional host names of the server, for requests of clients.
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may send requests.
     pub allowed_origins: Vec<String>,
@@ -156,7 +156,7 @@ impl Server {
         Ok(Self { listener, other_loopback, address, app, routes: Router::new() })
     }
 
-    /// Returns the address on which the server listens.
+    /// Returns the listening address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -251,7 +251,8 @@ impl Server {
 const MAX_PORT_ATTEMPTS: usize = 16;
 
 /// Listens at `host`, and also at the other loopback address if `host` is a loopback or unspecified address. Browsers
-/// resolve `localhost` to both, and another user's program at one of them would receive requests to this server.
+/// resolve `localhost` to both addresses, and another user's program at one of them would receive requests to this
+/// server.
 async fn bind_listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<TcpListener>)> {
     let mut attempts = 0;
     loop {

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::changes::ChangeHub;
 
-/// The watches of all subscribers. One thread and one descriptor serve all of them.
+/// The watches of all subscribers. A single thread and a single descriptor serve all of them.
 #[derive(Debug)]
 pub(super) struct Files {
     changes: ChangeHub,

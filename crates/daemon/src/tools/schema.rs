@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{ContractVariable, DescribeWorkflowReply};
 
-/// Returns the schema of a saved workflow's arguments. A machine accepts variables, which become text; a function
+/// Returns the schema of a saved workflow's arguments. A machine accepts variables, converted to text; a function
 /// accepts any JSON.
 pub(super) fn for_workflow(workflow: &DescribeWorkflowReply) -> Value {
     if workflow.kind.as_deref() == Some("function") {

@@ -492,7 +492,7 @@ async fn secret_masks_itself_but_not_the_surrounding_text() {
     daemon.stop().await;
 }
 
-/// Each drawing ends its question by moving the cursor over it, like programs that redraw a line.
+/// Each drawing ends its question by moving the cursor over the question, like programs that redraw a line.
 #[tokio::test]
 async fn question_is_in_every_reply_however_the_cursor_got_there() {
     let (daemon, directory) = (TestDaemon::new().await, tempfile::tempdir().unwrap());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use steplatch_protocol::{GetRun, GetWorkflowRun, RunReply, RunWorkflow};
 use steplatch_testkit::{TestDaemon, eventually};
 
-/// An installer with questions, which notes the answers. `$1` is the directory of its notes.
+/// An installer with questions. It notes the answers; `$1` is the directory of its notes.
 const INSTALLER: &str = r#"#!/bin/bash
 set -e
 read -r -p 'Do you accept the licence? ' licence

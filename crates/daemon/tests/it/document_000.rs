@@ -122,7 +122,7 @@ async fn test_recursive_workflow_calls() {
     });
     let child_workflow = json!({
         "name": "child_workflow",
-        // create_workflow requires a description, which the document's loader does not.
+        // create_workflow requires a description, but the document's loader does not.
         "description": "Lists the terminals",
         "initial_state": "simple_action",
         "states": {"simple_action": listing_state(&json!([]))}
@@ -317,7 +317,7 @@ fn test_workflow_schema_validation() {
     assert!(Definition::parse(&workflow("invalid", "invalid_tool"), &TerminalTools).is_err());
 }
 
-/// Runs a workflow to its end, which saves it, and returns its saved name.
+/// Runs a workflow to its end, so that it is saved, and returns its saved name.
 async fn save_successful_workflow(daemon: &TestDaemon, workflow: &Value) -> Option<String> {
     let verb = RunWorkflow { save_on_success: true, ..request(workflow.clone()) };
     let result = daemon.call(verb).await;

@@ -1,6 +1,6 @@
 //! The examples of documents 000 and 001, run as written: definitions, requests, replies and files.
 //!
-//! Definitions are in `documents/`, each named after its document and its first line in the document.
+//! Definitions are in `documents/`. The name of a file has the document and the first line of the definition there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -400,7 +400,7 @@ async fn build_of_document_001_line_580_is_checked_twice() {
     let root = agent.directory.path().join("home");
     agent.run_command(&session, &format!("export PROJECT_ROOT={} BUILD_TYPE=release", root.display())).await;
     let asks = agent.runs(request).await;
-    // The condition of lines 623-625 is a description, which a person or an agent judges.
+    // The condition of lines 623-625 is a description, judged by a person or an agent.
     assert_eq!((&asks["success"], &asks["status"], &asks["error"]), (&json!(false), &json!("waiting"), &Value::Null));
     let choice = "Check if build completed successfully";
     assert_eq!(asks["pending_gate"]["choices"][0], choice, "{asks}");
@@ -486,7 +486,7 @@ async fn contract_of_document_001_line_20_requires_states() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 1033-1101: the example of the tool's description, which omits its states `handle_error` and
+/// Document 001, lines 1033-1101: the example of the tool's description. It omits its states `handle_error` and
 /// `failure`.
 #[tokio::test]
 async fn example_of_document_001_line_1035_runs_with_all_states() {

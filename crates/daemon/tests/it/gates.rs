@@ -229,7 +229,8 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
     daemon.stop().await;
 }
 
-/// Answers a gate and returns the number of answers and timeouts in the history of its run, which agree with the reply.
+/// Answers a gate and returns the number of answers and timeouts in the history of its run. The history agrees with the
+/// reply.
 async fn count_answers_and_timeouts(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
     let reply = ann.call(answer(asked, "go")).await.unwrap();
     let events = events_of(daemon, asked).await;

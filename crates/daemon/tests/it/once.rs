@@ -27,7 +27,7 @@ async fn wait_for_end(daemon: &TestDaemon, run: &str) -> RunReply {
     .await
 }
 
-/// Waits for the ends of runs, all of which must complete.
+/// Waits for the ends of runs. All of them must complete.
 async fn all_complete(daemon: &TestDaemon, ids: &[String]) {
     for id in ids {
         let reply = wait_for_end(daemon, id).await;

@@ -410,7 +410,7 @@ async fn run_waiting_for_remote_input_reports_it_with_stopped_time() {
     let waiting = deploy(&daemon, 30.0).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     assert!(waiting.next_step.as_deref().unwrap().contains("Ship it?"));
-    // Longer than the time limit, which the daemon checks when it requests the status.
+    // Longer than the time limit. The daemon checks the limit when it requests the status.
     service.wait_for(Route::Status, 4).await;
     let run = service.runs()[0].id.clone();
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {"shipped": true}})]);

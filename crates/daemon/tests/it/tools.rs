@@ -24,7 +24,7 @@ fn tools_configuration() -> Configuration {
     Configuration { library_tools: true, ..Configuration::default() }
 }
 
-/// Runs a workflow to completion, which makes it proven.
+/// Runs a workflow to completion, so that it is proven.
 async fn prove(daemon: &TestDaemon, definition: Value) -> RunReply {
     let reply = daemon.run(definition).await;
     assert!(reply.workflow_saved, "{reply:?}");

@@ -1,5 +1,5 @@
-//! Machines written by their authors from the agents' documentation alone: each is valid without warnings and does its
-//! work with real programs. Each broken variant is reported with its place.
+//! Machines written by their authors from the agents' documentation alone: each machine is valid without warnings and
+//! does its work with real programs. Each broken variant is reported with its place.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The bundles of transitions that share a line, and the side of the card on which the line leaves.
+//! The bundles of transitions that share a line, and the side of the card for that line.
 
 use super::super::cards::{Card, RowTarget};
 use super::super::layers::Layers;
@@ -47,7 +47,7 @@ pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> V
     bundles
 }
 
-/// Chooses the side of a card's loop on which the loop crosses fewer lines of the rows above.
+/// Chooses the side for a card's loop: the side with fewer crossed lines of the rows above.
 fn choose_loop_side(bundles: &mut [Bundle]) {
     let Some(index) = bundles.iter().position(|bundle| bundle.course == Course::Loop) else { return };
     let last = bundles[index].rows.iter().map(|(row, _)| *row).max();
@@ -74,7 +74,7 @@ pub(super) fn number_ports(bundles: &mut [Bundle], card_count: usize) -> Vec<(us
             Side::Below => continue,
         };
         bundle.port = *count;
-        // A loop runs between two ports, so it takes both to keep its distance from other lines.
+        // A loop runs between two ports, so it takes both ports to keep its distance from other lines.
         *count += if bundle.course == Course::Loop { 2 } else { 1 };
     }
     ports

@@ -1,6 +1,6 @@
 //! The screens that tabs watch, each received from the daemon once.
 //!
-//! A feed keeps the rows of one screen, each with the version at which it changed. A viewer has a version and receives
+//! A feed keeps the rows of one screen, with the versions of their last changes. A viewer has a version and receives
 //! the newer rows. A feed ends with its last viewer, and subscribes again to each new daemon.
 //!
 //! If there are many tabs, they are woken in groups, so that the requests of agents to this process do not wait for all
@@ -68,7 +68,7 @@ pub(super) struct Feed {
 #[derive(Debug, Default)]
 struct FeedScreen {
     version: u64,
-    /// Version at which the size changed: older viewers need all rows.
+    /// Version of the last change of size; older viewers need all rows.
     resized_at: u64,
     cols: u16,
     rows: Vec<(u64, ScreenRow)>,
@@ -106,7 +106,7 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// Changes the rate at which the tab receives the screen.
+    /// Changes the tab's rate of receiving the screen.
     pub(super) fn set_rate(&mut self, rate: Rate) {
         if self.rate != rate {
             self.feed.add_live_viewers(rate, 1);
@@ -115,7 +115,7 @@ impl Viewer {
         }
     }
 
-    /// Moves the tab to the front of the order in which tabs are woken, because it types.
+    /// Moves a typing tab to the front of the waking order.
     pub(super) fn put_first(&self) {
         let mut tabs = self.feed.tabs.lock();
         if let Some(index) = tabs.iter().position(|tab| self.is_own_tab(tab)) {
@@ -440,7 +440,7 @@ mod tests {
             let (version, encoded) = encoded_frame(&mut screen, since);
             assert_eq!((version, encoded_frame(&mut screen, since).1.as_ptr()), (since + 1, encoded.as_ptr()));
             assert!(encoded.contains(&format!("\"{text}\"")), "{encoded}");
-            // Slow tabs receive separate frames, of which only a few are kept.
+            // Slow tabs receive separate frames. Only a few of these are kept.
             for slow_version in 0..since {
                 encoded_frame(&mut screen, slow_version);
             }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use steplatch_protocol::{HandBackTerminal, HoldTerminal, ReconnectingClient};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time for which a hold outlives its socket and the daemon. A terminal host waits as long for a holder to return.
+/// Retention period of a hold without its socket or the daemon. A terminal host waits as long for a holder to return.
 const HOLD_GRACE: Duration = Duration::from_secs(15);
 
 /// Pause between two attempts to hold a terminal again.

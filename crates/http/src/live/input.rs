@@ -1,7 +1,8 @@
 //! Input of a tab, typed in order and only once.
 //!
-//! An input has a name, which the terminal's ledger remembers. After a lost connection, the tab sends unacknowledged
-//! inputs again under the same names. After a restart of the daemon, this module sends them again to the new one.
+//! An input has a name, and the terminal's ledger remembers it. After a lost connection, the tab sends unacknowledged
+//! inputs again under the same names. After a restart of the daemon, this module sends these inputs again to the new
+//! daemon.
 
 use std::time::{Duration, Instant};
 

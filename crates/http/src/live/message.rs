@@ -66,7 +66,7 @@ pub(super) struct TypedByTab {
     pub(super) mouse: Vec<MouseEvent>,
 }
 
-/// Rate at which a tab receives a screen.
+/// A tab's rate of receiving a screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Rate {

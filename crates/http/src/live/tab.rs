@@ -21,7 +21,7 @@ use crate::page::{self, login};
 /// Maximum time until the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval of pings, which also check the session.
+/// Interval of pings. A ping also checks the session.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Maximum age of the last session check before a tab acts on a terminal.
@@ -37,7 +37,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_SESSION_SOCKETS: usize = 256;
 const MAX_LINK_SOCKETS: usize = 8;
 
-/// Maximum time without a message from a tab, which responds to pings.
+/// Maximum time without a message from a tab. A tab responds to pings.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of unacknowledged frames of one screen.
@@ -73,7 +73,7 @@ pub(super) struct Tab {
     app: Arc<App>,
     socket: WebSocket,
     session: CheckPageSession,
-    /// The only terminal that the tab may see, if its session is that of a read-only link.
+    /// The only terminal that the tab may see, if its session belongs to a read-only link.
     terminal: Option<String>,
     /// Connection to the daemon on behalf of the person at the browser.
     person: ReconnectingClient,
@@ -116,7 +116,7 @@ impl WatchedTerminal {
     }
 }
 
-/// Failure to send a message to a tab, which is closed or does not read.
+/// Failure to send a message to a tab that is closed or does not read.
 struct Unsent;
 
 /// Close code and reason of a tab's socket.
@@ -395,7 +395,8 @@ impl Tab {
         }
     }
 
-    /// Returns whether the session of the tab permits a message: that of a read-only link permits only its terminal.
+    /// Returns whether the session of the tab permits a message. The session of a read-only link permits only its
+    /// terminal.
     fn permits(&self, message: &FromTab) -> bool {
         let Some(linked_terminal) = &self.terminal else { return true };
         match message {

@@ -1,4 +1,4 @@
-//! The files of the page, which are part of the program.
+//! The files of the page, embedded in the program.
 
 use std::io::Write as _;
 use std::sync::LazyLock;
@@ -118,7 +118,7 @@ pub(super) fn index() -> &'static str {
     &TEXT
 }
 
-/// Returns the build id: a hash of all files, which is part of their addresses.
+/// Returns the build id: a hash of all files, used in their addresses.
 pub(crate) fn build() -> &'static str {
     static BUILD: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();

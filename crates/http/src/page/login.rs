@@ -27,8 +27,8 @@ pub(crate) const HALF_HEADER: &str = "steplatch-half";
 /// Header with the relation of a request to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Returns the prefix of the cookies of the server at `port`; the id of the session follows. Servers at other ports of
-/// the host receive the cookies, too, and could accidentally overwrite a cookie with a fixed name.
+/// Returns the prefix of the cookies of the server at `port`; the id of the session follows. A fixed name would not do:
+/// servers at other ports of the host receive the cookies, too, and could overwrite such a cookie.
 fn cookie_prefix(port: u16) -> String {
     format!("steplatch-{port}-")
 }

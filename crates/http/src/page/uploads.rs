@@ -29,10 +29,10 @@ use crate::refusal::Refusal;
 /// Maximum number of unfinished uploads; a new one discards the least recently continued.
 const MAX_UPLOADS: usize = 8;
 
-/// Maximum size of a file, in bytes: that of `put_file`.
+/// Maximum size of a file, in bytes: the limit of `put_file`.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Time without a new piece after which an upload is discarded.
+/// Maximum time between two pieces. The upload is discarded afterwards.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum upload id length, in characters. The page chooses ids at random.
@@ -243,7 +243,7 @@ pub(super) async fn finish(
         let error = format!("{} bytes have arrived, but the file has {}", upload.size, size.unwrap_or_default());
         return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
     }
-    // A piece that the disk had no room for may have left bytes behind the end.
+    // A piece that the disk had no room for may have left bytes past the end.
     let (file, length) = (upload.file.clone(), upload.size);
     let cut = tokio::task::spawn_blocking(move || file.set_len(length)).await.map_err(io::Error::other);
     cut.and_then(|cut| cut).map_err(PieceError::from)?;

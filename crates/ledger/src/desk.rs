@@ -8,8 +8,8 @@ use crate::ledger::{EffectState, Ledger, LedgerLimits};
 /// Requests for the effects of steps. `W` waits for a result `R`, `N` receives the notice of an abandoned step, and `T`
 /// is a terminal.
 ///
-/// Decides which request performs an effect, which requests wait, and what happens to the shell of a single command.
-/// The caller performs the effects and answers the waiters.
+/// Decides on requests for effects (perform, or wait for the same effect), and on the shells of single commands. The
+/// caller performs the effects and answers the waiters.
 #[derive(Debug)]
 pub struct EffectDesk<W, R, N, T> {
     ledger: Ledger<Performing<W, N>, R>,
@@ -132,8 +132,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Leaves the terminal of a single command to its client, because the command is still running or has unread
-    /// output. The client owns it once it settles the step by its own name, which confirms that the client has the
-    /// result.
+    /// output. The client owns the terminal once it settles the step by its own name: this confirms that the client has
+    /// the result.
     pub fn leave_shell(&mut self, step: &str) {
         if let Some(shell) = self.shells.get_mut(step) {
             shell.is_left_open = true;
@@ -141,8 +141,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     }
 
     /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results, because it has
-    /// stored them, or has abandoned the steps. Calls `notify` for each effect in progress. Returns the terminals to
-    /// close.
+    /// stored the results, or has abandoned the steps. Calls `notify` for each effect in progress. Returns the
+    /// terminals to close.
     pub fn settle(&mut self, steps: &str, mut notify: impl FnMut(&N)) -> Vec<T> {
         self.ledger.settle(steps);
         for (key, performing) in self.ledger.performing() {

@@ -20,14 +20,14 @@ pub enum Effect {
 /// One effect of one step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EffectKey {
-    /// Name of the step, in which `/` separates a step from its parts.
+    /// Name of the step. A `/` separates a step from its parts.
     pub step: String,
     /// Kind of the effect.
     pub effect: Effect,
 }
 
 /// Returns whether `steps` names a step: it is the step itself, or ends with `/` and begins the name. So `run_…/` names
-/// all steps of a run, and `run_…/build/1` names one step and not those of a state with the name `build/1`.
+/// all steps of a run, and `run_…/build/1` names one step, and not the steps of a state with the name `build/1`.
 #[must_use]
 pub fn names_step(steps: &str, step: &str) -> bool {
     if steps.ends_with('/') { step.starts_with(steps) } else { step == steps }

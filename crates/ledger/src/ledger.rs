@@ -167,7 +167,8 @@ impl<P, R> Ledger<P, R> {
     }
 
     /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results, because it has
-    /// stored them, or has abandoned the steps. A request that arrives late finds them unknown and performs nothing.
+    /// stored the results, or has abandoned the steps. A request that arrives late finds the steps unknown and performs
+    /// nothing.
     pub fn settle(&mut self, steps: &str) {
         for key in self.step_keys(steps) {
             if key.effect != Effect::Open {

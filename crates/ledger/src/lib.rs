@@ -2,10 +2,10 @@
 //!
 //! Owns the state of every effect that a process performs for the steps of its clients: in progress, performed with a
 //! result, or performed with a dropped result. The process that performs an effect keeps the ledger, and not the
-//! process that requests it, because a repeated request over another connection, by another daemon or for a terminal
-//! that has closed in the meantime finds the same entry.
+//! process that requests the effect. So a repeated request finds the same entry, even over another connection, by
+//! another daemon, or for a terminal that has closed in the meantime.
 //!
-//! Pure: no I/O, no clock, no tasks. The terminal host and the daemon each keep one.
+//! Pure: no I/O, no clock, no tasks. The terminal host has a ledger, and so does the daemon.
 
 mod desk;
 mod effect;

@@ -1,4 +1,4 @@
-//! Honest answers as JSON, from which lies are derived.
+//! Honest answers as JSON, the base of lies.
 
 use serde_json::{Value, json};
 use steplatch_files::FileRequest;

@@ -251,7 +251,7 @@ impl Liar {
             HostRequest::WatchActivity(None) => json!(1),
             HostRequest::Terminal(id, request) => answer::terminal_answer(id, request)?,
             HostRequest::File(request) => answer::file_answer(request),
-            // Invalid on purpose: steps of other hosts, which the daemon must not settle here.
+            // Invalid on purpose: steps of other hosts. The daemon must not settle such steps here.
             HostRequest::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
             HostRequest::Remember(_)
             | HostRequest::Settle(_)

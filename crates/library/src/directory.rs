@@ -32,7 +32,7 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
-/// Age below which a changed file may change again without a change of its timestamps.
+/// Minimum age of a settled file. A younger file may change again without a change of its timestamps.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 impl Stamp {
@@ -94,7 +94,7 @@ impl<'f> DirectoryLock<'f> {
         Some(Self { directory, file })
     }
 
-    /// Replaces a file atomically: a reader sees the old or the new file, also after a crash.
+    /// Replaces a file atomically: a reader sees the old or the new file, even after a crash.
     pub(crate) fn replace(&self, name: &str, text: &[u8]) -> Result<(), DirectoryError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -45,7 +45,7 @@ pub struct Metadata {
     pub run_count: u64,
     /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// Time at which the last run finished, in RFC 3339.
+    /// End time of the last run, in RFC 3339.
     pub last_run: Option<String>,
     /// Number of states that the last run executed.
     pub total_states: u64,
@@ -113,7 +113,7 @@ fn serialize_version<S: Serializer>(version: &u32, serializer: S) -> Result<S::O
 pub struct Stored {
     /// Name of the workflow and of its file.
     pub name: WorkflowName,
-    /// Definition, which contains the name.
+    /// Definition, including the name.
     pub definition: Value,
     /// Its metadata, with the hash of the current definition. An edited definition is a draft.
     pub metadata: Metadata,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use steplatch_ids::{InvalidId, WorkflowName};
 
-/// Error of reading or changing the directory, which is unchanged.
+/// Error of reading or changing the directory. The directory is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// The directory is read-only.
@@ -129,7 +129,7 @@ pub enum FileError {
     /// The file is JSON, but not an object.
     #[error("this is not a JSON object")]
     NotObject,
-    /// Its structure is not that of a saved workflow.
+    /// The file does not have the structure of a saved workflow.
     #[error("{0}")]
     Form(serde_json::Error),
     /// Its definition is not an object.

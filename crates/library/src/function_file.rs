@@ -77,7 +77,7 @@ pub struct Counts {
     pub run_count: u64,
     /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// Time at which the last run finished, in RFC 3339.
+    /// End time of the last run, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
     /// The ids of the last counted runs, at most 32, so that no run counts twice.

@@ -15,7 +15,7 @@ const FUNCTIONS_SUFFIX: &str = ".py";
 pub(crate) const METADATA_SUFFIX: &str = ".meta.json";
 
 impl Library {
-    /// Returns the path of a file of functions, which need not exist.
+    /// Returns the path of a file of functions. The file need not exist.
     #[must_use]
     pub fn function_path(&self, name: &WorkflowName) -> std::path::PathBuf {
         self.directory().join(functions_file_name(name))

@@ -4,8 +4,8 @@
 //! People and git may change the files: the name of the file is the name of the workflow, and an edited definition is a
 //! draft again.
 //!
-//! Functions have their own files: `NAME.py` as its author wrote it, which may declare several workflows, and
-//! `NAME.meta.json` with the statistics of its runs.
+//! Functions have their own files: `NAME.py` as its author wrote it, with one or several workflows, and
+//! `NAME.meta.json` with the statistics of their runs.
 //!
 //! Every write replaces a whole file, under a lock that all processes share; readers need no lock. `index.json` is a
 //! cache, because it is derived from the files, and rebuilt when it does not match them.

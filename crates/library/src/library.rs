@@ -42,7 +42,7 @@ impl Library {
         &self.directory
     }
 
-    /// Returns the path of a workflow's file, which need not exist.
+    /// Returns the path of a workflow's file. The file need not exist.
     #[must_use]
     pub fn file(&self, name: &WorkflowName) -> PathBuf {
         self.directory.join(file_name(name))
@@ -76,9 +76,9 @@ impl Library {
         Ok(stored)
     }
 
-    /// Replaces the definition `before` with `after` as the next version, under one lock. Returns `None` if the workflow
-    /// has another definition now. If it has `after` already, a killed process may have saved the version without its
-    /// author; this call then adds the author.
+    /// Replaces the definition `before` with `after` as the next version, under one lock. Returns `None` if the
+    /// workflow has another definition now. If the workflow has `after` already, a killed process may have saved the
+    /// version without its author; this call then adds the author.
     ///
     /// # Errors
     /// If no workflow has that name, its file is broken, `after` is too long, or writing to the directory fails.
@@ -222,7 +222,7 @@ impl Library {
         Ok(self.golden_file(name))
     }
 
-    /// Returns the path of a workflow's golden transcript, which need not exist.
+    /// Returns the path of a workflow's golden transcript. The file need not exist.
     #[must_use]
     pub fn golden_file(&self, name: &WorkflowName) -> PathBuf {
         self.directory.join(golden_name(name))

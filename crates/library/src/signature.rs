@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Largest integer up to which `f64` represents all integers exactly.
+/// Largest integer of the range that `f64` represents exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The SHA-256 of a definition without its `name`, `description` and `$schema`, in a canonical form.
@@ -68,7 +68,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Appends a value in the canonical form. `branches` are the branches of an enclosing `parallel`, which keep their
+/// Appends a value in the canonical form. `branches` are the branches of an enclosing `parallel`. They keep their
 /// order.
 fn write_canonical(value: &Value, branches: Option<&Value>, text: &mut String) {
     match value {

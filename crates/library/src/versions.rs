@@ -1,7 +1,7 @@
-//! The versions of machines: earlier definitions of a workflow, each with its time, author and reason.
+//! The versions of machines: earlier definitions of a workflow, with their times, authors and reasons.
 //!
-//! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, even
-//! after the removal of the workflow. Git ignores them, because it has versions of its own.
+//! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, even after the
+//! removal of the workflow. Git ignores these files, because it has versions of its own.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ pub const MAX_VERSIONS: usize = 50;
 /// Maximum size on disk of a version without its definition, in bytes.
 const MAX_METADATA_BYTES: usize = 16 << 10;
 
-/// Maximum length of the name of an author or of a surface, in characters.
+/// Maximum length of an author's or surface's name, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
 /// Maximum length of a reason, in characters.
@@ -187,8 +187,8 @@ impl Library {
         Ok(newest.max(current).saturating_add(1))
     }
 
-    /// Records the current version before its replacement, unless it has a record. Returns its number: a new number if
-    /// the record of another definition has its number.
+    /// Records the current version before its replacement, unless it has a record. Returns the number of the version: a
+    /// new number if another definition's record has the same number.
     pub(crate) fn record_replaced(&self, lock: &DirectoryLock<'_>, stored: &Stored) -> Result<u32, DirectoryError> {
         let Stored { name, definition, metadata } = stored;
         let recorded = self.read_version(name, metadata.version);

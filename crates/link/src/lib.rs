@@ -4,8 +4,8 @@
 //! keeps the bytes that the other side has not consumed, and a new connection continues where the last one stopped. The
 //! programs see one stream, without lost or repeated bytes, however often the network fails.
 //!
-//! A connection begins with a [`Hello`] of the client, which the server answers with a welcome or a [`Refusal`]
-//! ([`greet`], [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
+//! A connection begins with a [`Hello`] of the client. The server answers with a welcome or a [`Refusal`] ([`greet`],
+//! [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
 //!
 //! Each side may send [`WINDOW`] bytes that the other side has not consumed. This limits memory, and a slow reader
 //! slows the writer down. A connection without data for [`SILENCE_TIMEOUT`] is considered lost.

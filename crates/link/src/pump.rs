@@ -13,10 +13,10 @@ use crate::session::{Received, Session, Violation};
 /// Maximum time without data before a connection is considered lost.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Interval at which a side sends a record, so that its connection is not considered lost.
+/// Interval of a side's records, so that its connection is not considered lost.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Number of encoded bytes above which more bytes remain in the session.
+/// Maximum number of encoded bytes; further bytes remain in the session.
 const MAX_ENCODED_BYTES: usize = 128 << 10;
 
 /// Maximum number of bytes of one read.

@@ -16,7 +16,7 @@ const MAX_BODY_BYTES: usize = MAX_DATA_BYTES;
 /// Length of the kind and the length before a body, in bytes.
 const HEAD_BYTES: usize = 5;
 
-/// The first bytes of a greeting, which distinguish a link from another protocol.
+/// The first bytes of a greeting. They distinguish a link from another protocol.
 const MAGIC: [u8; 8] = *b"STEPLNK1";
 
 /// Random id of a session or a client. It is unique and cannot be guessed.

@@ -1,5 +1,5 @@
-//! The state of a stream, which outlives its connections: sent bytes that the other side has not yet consumed, and
-//! received bytes that are not yet delivered. Performs no I/O.
+//! The state of a stream: sent bytes that the other side has not yet consumed, and received bytes that are not yet
+//! delivered. The state outlives the connections. Performs no I/O.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -11,7 +11,7 @@ pub const WINDOW: usize = 1 << 20;
 /// Number of unreported consumed bytes that requires a report.
 const MAX_UNREPORTED_BYTES: u64 = (WINDOW / 8) as u64;
 
-/// Protocol violation of the other side, after which the stream cannot continue.
+/// Protocol violation of the other side. The stream cannot continue afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The other side has consumed or received more than this side sent, or less than it has reported before.

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 const HELLO: Hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 0, is_new: true };
 
-/// Runs one side of a session over each of the connections. Returns for each connection why it ended.
+/// Runs one side of a session over each of the connections. Returns the reasons for the ends of the connections.
 fn run_side(
     mut local: DuplexStream,
     is_client: bool,

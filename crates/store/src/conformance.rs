@@ -13,7 +13,7 @@ pub struct JournalConformance<J> {
 }
 
 impl<J: Journal> JournalConformance<J> {
-    /// Tests `journal`, which must be empty.
+    /// Tests an empty `journal`.
     pub fn new(journal: J) -> Self {
         Self { journal, run: RunId::random() }
     }

@@ -23,7 +23,7 @@ pub struct Record {
 pub struct Summary {
     /// The state of the run, as a word defined by its writer; lists can be filtered by it.
     pub state: String,
-    /// Time at which the run finished, in milliseconds since 1970. Only such a run may be removed as finished.
+    /// End time of the run, in milliseconds since 1970. Only such a run may be removed as finished.
     pub finished_at: Option<u64>,
     /// All other data, as JSON that its writer defines.
     pub text: String,
@@ -42,7 +42,7 @@ pub struct Append {
     pub texts: Vec<String>,
     /// The new summary; without one, the previous summary remains.
     pub summary: Option<Summary>,
-    /// Unique key by which this run can be looked up.
+    /// Unique key for looking up this run.
     pub key: Option<String>,
     /// Data that the writer needs until the run has finished, such as secrets that no entry contains. It replaces the
     /// previous data. A summary of a finished run removes it.
@@ -98,7 +98,7 @@ pub enum Appended {
 pub struct KnownRun {
     /// The run.
     pub run: RunId,
-    /// Position in the order in which runs started; a journal never reuses it.
+    /// Position in the order of all starts; a journal never reuses a position.
     pub number: u64,
     /// Number of its last entry.
     pub last: u64,
@@ -151,8 +151,8 @@ pub struct Retention {
 /// ```
 #[async_trait]
 pub trait Journal: Debug + Send + Sync + 'static {
-    /// Appends entries with their summary, key and private data atomically. Returns once they are stored with the
-    /// durability of this journal. A caller that stops waiting does not cancel its append.
+    /// Appends entries with their summary, key and private data atomically. Returns once the entries are stored with
+    /// the durability of this journal. A caller that stops waiting does not cancel its append.
     ///
     /// # Errors
     /// If the append is based on an outdated history, or the journal cannot write.
@@ -196,7 +196,7 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// If the journal cannot read.
     async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError>;
 
-    /// Returns the private data of `run`, which the journal stores until the run has finished.
+    /// Returns the private data of `run`. The journal stores such data until the run has finished.
     ///
     /// # Errors
     /// If the journal cannot read.
@@ -221,7 +221,7 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// If the journal cannot write.
     async fn empty_log(&self) -> Result<bool, StorageError>;
 
-    /// Removes the finished runs that `retention` does not keep. Returns them in the order in which they finished.
+    /// Removes the finished runs that `retention` does not keep. Returns the removed runs, in the order of their ends.
     ///
     /// # Errors
     /// If the journal cannot write. Some may be removed already.

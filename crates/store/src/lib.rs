@@ -1,8 +1,8 @@
 //! The history of runs.
 //!
-//! Owns the history of a run: numbered records, which a writer appends, and a summary next to them, which changes. A
-//! record is text with a version; its writer defines the meaning. Only this crate writes histories, and a new
-//! [`Journal`] has to pass [`conformance!`].
+//! Owns the history of a run: numbered records, appended by a writer, and a changing summary next to them. A record is
+//! text with a version; its writer defines the meaning. Only this crate writes histories, and a new [`Journal`] has to
+//! pass [`conformance!`].
 
 mod conformance;
 mod error;

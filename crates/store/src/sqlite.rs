@@ -1,7 +1,7 @@
 //! A journal in a SQLite database.
 //!
-//! Owns the file. Two threads use it, each with its own connection: the writer, which commits all waiting appends in
-//! one transaction, and the reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite runs on their
+//! Owns the file. Two threads use the file, each with its own connection: the writer and the reader. The writer commits
+//! all waiting appends in one transaction. Callers hold a [`SqliteJournal`] and await; no call of SQLite runs on their
 //! runtime.
 //!
 //! SQLite uses write-ahead logging and synchronises at each commit (`journal_mode=WAL`, `synchronous=FULL`):
@@ -69,7 +69,7 @@ impl fmt::Debug for SqliteJournal {
 }
 
 impl SqliteJournal {
-    /// Opens the database at `path`, creates it with its directory if it is missing, and takes it over. Blocks on the
+    /// Opens the database at `path` and takes it over. Creates a missing database with its directory. Blocks on the
     /// disk.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl SqliteJournal {
         Ok(Self { path: path.to_owned(), epoch, writer, reader, threads })
     }
 
-    /// Returns the number of this owner, one more than that of the previous owner.
+    /// Returns the number of this owner: the previous owner's number plus one.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -273,7 +273,8 @@ fn reads_and_counts_library_of_document_001_line_436() {
     assert_eq!((&written["metadata"]["version"], &written["metadata"]["run_count"]), (&json!("1.0"), &json!(4)));
 }
 
-/// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` are those of one execution.
+/// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` counts the states of one
+/// execution.
 #[test]
 fn reads_and_counts_library_of_document_000_line_70() {
     let (_directory, library) = library();

@@ -40,7 +40,7 @@ pub(super) struct Entries<'t> {
 }
 
 impl<'t> Entries<'t> {
-    /// Prepares to write entries of `run`, which has `number`.
+    /// Prepares to write entries of `run`, the run with this `number`.
     pub(super) fn prepare(transaction: &'t Transaction<'t>, number: i64, run: &'t RunId) -> rusqlite::Result<Self> {
         let insert = transaction.prepare_cached("INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
         Ok(Self { transaction, insert, number, run })

@@ -57,7 +57,7 @@ const MIGRATIONS: &[&str] = &["
 /// Maximum time that a connection waits while another process uses the journal or takes it over.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Size to which SQLite truncates a longer log, in bytes.
+/// Maximum size of the log in bytes; SQLite truncates a longer log to it.
 const MAX_LOG_BYTES: i64 = 16 << 20;
 
 /// Maximum number of prepared statements per connection; higher than the number in this crate.

@@ -423,7 +423,7 @@ async fn commits_wait_for_the_disk() {
         assert_eq!(pragma("journal_mode")?, "wal".to_owned().into());
         Ok(())
     };
-    // A failed assertion ends the writer thread, which closes the journal.
+    // A failed assertion ends the writer thread, and so closes the journal.
     assert!(journal.request(WriterCommand::Tamper(Box::new(check))).await.is_ok());
 }
 
@@ -567,7 +567,7 @@ fn owner_process_on_a_full_disk() {
 #[test]
 fn opening_a_killed_owners_journal_reports_full_disk() {
     let directory = tempfile::tempdir().unwrap();
-    // Use a separate mount namespace, which ends with its processes. The first process aborts.
+    // Use a separate mount namespace: it ends with its processes. The first process aborts.
     let script = "mount -t tmpfs -o size=1m none \"$STEPLATCH_FULL_DISK\" || exit 77; \"$@\"; exec \"$@\"";
     let child = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])

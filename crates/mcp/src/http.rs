@@ -1,6 +1,6 @@
 //! MCP over HTTP (Streamable HTTP, in both eras of the protocol).
 //!
-//! The service that mounts this one authenticates the requests, above all by their token.
+//! The mounting service authenticates the requests, above all by their token.
 
 mod sessions;
 

@@ -1,8 +1,8 @@
 //! Clients that receive notifications of changes.
 //!
 //! Before 2026-07-28 a client receives changes of lists without a request, and subscribes to single resources. Since
-//! then a client sends a request to listen, which lasts until the client ends it. Each listener collects the changes of
-//! a short interval and sends one notification for them.
+//! then a client sends a request to listen. The request lasts until the client ends it. Each listener collects the
+//! changes of a short interval and sends one notification for them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

@@ -106,12 +106,12 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn changes(&self) -> broadcast::Receiver<ListChange>;
 }
 
-/// All items of one kind, and the time for which a client may cache them.
+/// All items of one kind, and the permitted time of a client's caching.
 #[derive(Debug, Clone)]
 pub struct CachedList<T> {
     /// The items, in a stable order.
     pub items: Vec<T>,
-    /// Milliseconds for which the list is fresh.
+    /// Lifetime of the list in a cache, in milliseconds.
     pub ttl_ms: u64,
 }
 
@@ -194,8 +194,8 @@ pub enum ToolReply {
 pub struct ClientQuestions {
     /// The questions, by name.
     pub questions: InputRequests,
-    /// State for the next round. The client may carry it, and can then read it. Without it, answers may come from any
-    /// client and must be complete in themselves.
+    /// State for the next round. The client may carry the state, and can then read it. Without a state, answers may
+    /// come from any client and must be complete in themselves.
     pub carried_state: Option<Value>,
     /// Completes when an answer is no longer needed.
     pub no_longer_needed: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -247,7 +247,8 @@ impl<'c> ClientContext<'c> {
         self.context.extensions.get::<http::request::Parts>()?.extensions.get::<Peer>().copied()
     }
 
-    /// Returns whether the client uses the protocol of 2026-07-28 or later, in which questions are results of calls.
+    /// Returns whether the client uses the protocol of 2026-07-28 or later. In that protocol, questions are results of
+    /// calls.
     #[must_use]
     pub fn is_modern(&self) -> bool {
         self.supports_version(&ProtocolVersion::V_2026_07_28)

@@ -1,8 +1,8 @@
 //! Questions to a client, according to its protocol version.
 //!
-//! Since 2026-07-28 a question is the result of a call, which the client repeats with the answers. Before that, a
-//! question is a request to the client during the call. A [`ServerBackend`](crate::ServerBackend) sees neither: it
-//! returns a question, and the next call has the outcome.
+//! Since 2026-07-28 a question is the result of a call, and the client repeats the call with the answers. Before that,
+//! a question is a request to the client during the call. A [`ServerBackend`](crate::ServerBackend) does not see this
+//! difference: it returns a question, and the next call has the outcome.
 
 use std::time::{Duration, Instant};
 

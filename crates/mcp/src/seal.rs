@@ -145,8 +145,8 @@ fn load_or_create_key(directory: &Path) -> io::Result<Key> {
         return Ok(key);
     }
     ensure_private(directory).map_err(io::Error::other)?;
-    // Write the key to a temporary file and then link it, which fails if another process was faster. The file is
-    // therefore always complete, and all processes read the same key.
+    // Write the key to a temporary file and then link that file. The link fails if another process was faster. The file
+    // is therefore always complete, and all processes read the same key.
     let mut suffix = [0; 8];
     getrandom::fill(&mut suffix).expect("the operating system has randomness");
     let temporary_path = directory.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
@@ -241,7 +241,7 @@ mod tests {
     async fn expired_seal_is_refused() {
         let seals = Seals { lifetime: Duration::ZERO, ..Seals::new(None) };
         let sealed = seal_state(&seals, "call").await;
-        // The codec reads the system clock, which may not have advanced.
+        // The codec reads the system clock, and that clock may not have advanced.
         steplatch_patience::eventually("the seal has expired", async || match seals.open(&sealed, "call").await {
             Err(error @ SealError::Expired) => Ok(error),
             result => Err(result.map(|_| ())),

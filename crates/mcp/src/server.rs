@@ -27,7 +27,7 @@ use crate::seal::Seals;
 /// Key of the server's identity in the metadata of a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Time for which a client may cache the server's identity, in milliseconds.
+/// Lifetime of the server's identity in a client's cache, in milliseconds.
 const IDENTITY_TTL_MS: u64 = 3_600_000;
 
 /// A server for one MCP client.

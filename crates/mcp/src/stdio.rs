@@ -16,11 +16,11 @@ use crate::lines::Lines;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 
-/// Maximum message length. Exceeds that of requests to the daemon, so that the daemon, not the transport, rejects a
-/// long request.
+/// Maximum message length. It exceeds the limit of requests to the daemon, so that the daemon, not the transport,
+/// rejects a long request.
 const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE_BYTES;
 
-/// Serves one client until its input ends, which is never an error.
+/// Serves one client until the end of its input. That end is never an error.
 ///
 /// Standard output carries the protocol and nothing else.
 ///

@@ -23,7 +23,7 @@ pub struct Call {
     /// Callback for the text of a model's answer as it arrives. Must return quickly, and must limit its memory use. A
     /// secret that the model repeats is still in the text, possibly split between two pieces.
     pub on_text: Option<OnText>,
-    /// Label of the programs that the call starts, which lets another process find them: see
+    /// Label of the programs that the call starts. Another process finds the programs by this label, see
     /// [`Programs::end_left`](steplatch_terminal::Programs::end_left).
     pub family: Option<String>,
 }

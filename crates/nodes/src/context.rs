@@ -19,11 +19,11 @@ pub struct NodeEnvironment {
     pub directory: PathBuf,
     /// The environment that programs inherit.
     pub environment: Vec<(OsString, OsString)>,
-    /// All programs of this process, including those of nodes.
+    /// All programs of this process, including the programs of nodes.
     pub programs: Programs,
     /// Source of secrets.
     pub secrets: Arc<dyn Secrets>,
-    /// Remote hosts, on which bash nodes run commands.
+    /// Remote hosts for the commands of bash nodes.
     pub hosts: Arc<dyn HostCommands>,
 }
 

@@ -1,8 +1,8 @@
 //! Graphs: steps in the order of their dependencies.
 //!
 //! A [`Graph`] is valid by construction: every dependency exists and there is no cycle. [`decide`] is a pure function
-//! of the [`Progress`], which is folded from a history, so that an interrupted run continues where it stopped. The
-//! daemon performs the decisions.
+//! of the [`Progress`]. The progress is folded from a history, so that an interrupted run continues where it stopped.
+//! The daemon performs the decisions.
 
 mod decide;
 mod event;

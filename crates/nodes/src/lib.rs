@@ -1,4 +1,4 @@
-//! Nodes: the actions of runs besides driving terminals, and graphs of nodes.
+//! Nodes: the actions of runs, except the driving of terminals, and graphs of nodes.
 //!
 //! Owns the declarations of nodes ([`Node`]) and the table of their kinds ([`NodeKind`]), their calls ([`Nodes`]) and
 //! results ([`NodeResult`]), the order of graphs ([`graph`]), and the readers of terminal panes ([`pane`]). A failed

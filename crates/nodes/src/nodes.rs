@@ -60,7 +60,7 @@ impl Nodes {
             let message = format!("Node '{}' is of a kind that cannot be performed here.", node.id);
             return NodeResult::failed(node, input, ErrorType::Unsupported, message);
         }
-        // A declaration consists of strings and numbers, all of which JSON can represent.
+        // A declaration consists of strings and numbers, and JSON can represent all of them.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
         let Shared { node_environment, http_client, servers } = &*self.shared;
         let limit = CallLimit::for_call(node, &call);

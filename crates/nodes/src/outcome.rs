@@ -76,8 +76,8 @@ impl ExecutorOutcome {
         self.with("stdout", text)
     }
 
-    /// Adds the ends of an output longer than [`MAX_OUTPUT_BYTES`], which fails the command. The ends have different
-    /// names than a complete output, so that no reader confuses them.
+    /// Adds the ends of an output longer than [`MAX_OUTPUT_BYTES`]. Such an output fails the command. The ends have
+    /// different names than a complete output, so that no reader confuses the two.
     pub(crate) fn with_excess_output(mut self, head: String, tail: String, omitted_bytes: u64) -> Self {
         self.failure.get_or_insert_with(|| {
             let message = format!(

@@ -1,6 +1,7 @@
 //! Templates: the texts of a declaration, filled with the input of a call and with secrets.
 //!
-//! One pass inserts both, so that neither can inject the other: an input that contains `{secret:NAME}` stays unchanged.
+//! One pass inserts inputs and secrets, so that neither can inject the other: an input that contains `{secret:NAME}`
+//! stays unchanged.
 
 use std::collections::BTreeMap;
 

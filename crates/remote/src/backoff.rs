@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum delay while a service is busy or down.
 pub const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// Factor by which the delay grows while nothing changes.
+/// Growth factor of the delay while nothing changes.
 const GROWTH_FACTOR: f64 = 1.5;
 
 /// Delays of status requests for one run.
@@ -83,7 +83,7 @@ pub fn discovery_delay(
     add_jitter(doubled.min(max_pause), retry_after, jitter)
 }
 
-/// Returns a delay with jitter, and at least the service's `retry_after`, which counts up to [`MAX_PAUSE`].
+/// Returns a delay with jitter, and at least the service's `retry_after` (limited to [`MAX_PAUSE`]).
 fn add_jitter(delay: Duration, retry_after: Option<Duration>, jitter: f64) -> Duration {
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
     let delay = delay.mul_f64(1.0 - jitter / 10.0);

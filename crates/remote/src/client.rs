@@ -1,8 +1,8 @@
 //! The HTTP client of a remote service.
 //!
-//! It only sends requests and reads responses; the other modules interpret them. It sends the token only to the
-//! service's own origin, regardless of redirects and next-page links, and removes it from all responses. It limits the
-//! size of responses.
+//! The client only sends requests and reads responses; the other modules interpret them. It sends the token only to the
+//! service's own origin, regardless of redirects and next-page links, and removes the token from all responses. The
+//! size of responses is limited.
 
 mod answer;
 mod error;

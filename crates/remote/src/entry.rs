@@ -36,7 +36,7 @@ pub struct RemoteWorkflow {
     /// Parts of the service's schema that were omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Way in which callers wait for a run of the workflow.
+    /// Callers' way of waiting for a run of the workflow.
     pub execution: Execution,
     /// Additional fields from the service, cleaned: at most 8 KiB and eight levels.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
@@ -45,7 +45,7 @@ pub struct RemoteWorkflow {
     pub hash: String,
 }
 
-/// Way in which callers wait for a run of a workflow.
+/// Callers' way of waiting for a run of a workflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {

@@ -55,7 +55,7 @@ impl Page {
     }
 
     /// Reads the result of the MCP tool `workflows-list-tool`: its structured content (bare, or in the field `result`
-    /// of an object, which some servers require), else the JSON in its text.
+    /// of an object, as some servers require), else the JSON in its text.
     ///
     /// # Errors
     ///
@@ -145,8 +145,8 @@ impl Listing {
         }
     }
 
-    /// Returns the workflows of this list, which replaces an older list. Keeps an older workflow if its entry is
-    /// invalid now, or if the list is incomplete and does not have it.
+    /// Returns the workflows of this list in place of an older list. Keeps an older workflow if its entry is invalid
+    /// now, or if the list is incomplete and lacks the workflow.
     #[must_use]
     pub fn replacing(self, old: &[RemoteWorkflow]) -> Vec<RemoteWorkflow> {
         let listed: BTreeSet<&str> = self.workflows.iter().map(|workflow| workflow.id.as_str()).collect();

@@ -1,5 +1,5 @@
-//! Metadata of a workflow: additional fields from its service. They are untrusted, so this module cleans and limits
-//! them.
+//! Metadata of a workflow: additional fields from its service. These fields are untrusted, so this module cleans and
+//! limits them.
 
 use serde::{Deserialize as _, Deserializer};
 use serde_json::{Map, Value};

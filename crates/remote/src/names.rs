@@ -1,4 +1,4 @@
-//! Names of the workflows' tools, which clients and models remember.
+//! Names of the workflows' tools. Clients and models remember these names.
 //!
 //! A name comes from a workflow's title and, if needed, its id. A workflow keeps its name while its title is unchanged,
 //! even if other workflows appear or disappear.
@@ -16,7 +16,7 @@ const MAX_NAME_CHARS: usize = 64;
 /// Length of the shortest suffix. The length of each suffix is a multiple of it.
 const MIN_SUFFIX_CHARS: usize = 8;
 
-/// A workflow, identified among those of all services.
+/// A workflow, identified among the workflows of all services.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Name of the service.
@@ -51,11 +51,11 @@ pub fn slug(title: &str) -> String {
 
 /// Assigns a name to each of the entries (a workflow and its title).
 ///
-/// - A workflow in `known` keeps its name as long as its title still results in it; a changed title results in a new
-///   name.
+/// - A workflow in `known` keeps its name as long as its title still results in that name; a changed title results in a
+///   new name.
 /// - No other workflow receives a name in `known`, even while its owner is not among the entries.
-/// - No workflow receives a name in `taken`. It takes precedence over `known`, so it must not contain names that yield
-///   to a workflow that has them already.
+/// - No workflow receives a name in `taken`. That list takes precedence over `known`, so it must not contain names that
+///   yield to a workflow that has them already.
 /// - The title of only one entry results in a name without a suffix. All other names have a suffix derived from the id.
 ///
 /// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend only on the set of entries, not on their order.
@@ -81,7 +81,7 @@ pub fn assign<'a>(
     let mut assigned = BTreeMap::new();
     for (key, base) in &bases {
         let Some(name) = known.get(key) else { continue };
-        // If `known` has one name for two workflows, the first one keeps it.
+        // If `known` has one name for two workflows, the first workflow keeps it.
         if may_have_name(name, key, base) && used.insert(name.clone()) {
             assigned.insert(key.clone(), name.clone());
         }

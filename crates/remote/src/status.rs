@@ -188,7 +188,7 @@ pub struct LocalEnd<'a> {
     /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is unknown whether the service started the
     /// run.
     pub status: &'a str,
-    /// The error, which replaces the service's message.
+    /// The error, in place of the service's message.
     pub error: &'a str,
 }
 

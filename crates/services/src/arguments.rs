@@ -8,7 +8,7 @@ use steplatch_remote::schema::Validator;
 
 use crate::error::InvalidArguments;
 
-/// Returns the arguments of a tool. Converts strings for which the schema has another type.
+/// Returns the arguments of a tool. Converts strings if the schema has another type.
 pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, Value>) -> Map<String, Value> {
     let expected_type =
         |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", escape_key(name)))?.as_str();

@@ -120,7 +120,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the time at which the list of a service was last fetched.
+    /// Returns the last fetch time of a service's list.
     pub(super) fn discovered(&self, name: &str) -> Option<Timestamp> {
         self.lock().services.get(name)?.discovered
     }

@@ -65,7 +65,7 @@ pub(super) async fn run_discovery(remotes: RemoteServices, service: Arc<Service>
             continue;
         }
         last_client = Some(setup.clone());
-        // Storing the list writes the catalog to disk, which may block.
+        // Storing the list writes the catalog to disk, and that may block.
         let (services, listed_service) = (remotes.clone(), service.clone());
         let storing = tokio::task::spawn_blocking(move || store_listing(&services, &listed_service, listing));
         let listing = storing.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));

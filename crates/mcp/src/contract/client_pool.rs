@@ -1,6 +1,6 @@
 //! Connections to the daemon, one for each client name, so that a client's terminals and runs carry its name.
 //!
-//! The first client uses the initial connection, which is the only one over standard input.
+//! The first client uses the initial connection: over standard input, there is no other.
 
 use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
@@ -41,7 +41,7 @@ impl ClientPool {
             false => self.initial.with_own_connection(&name),
         };
         if named.len() == MAX_CLIENTS {
-            // Keep the first, because its connection is the initial one, which another name must not take over.
+            // Keep the first client: another name must not take over its connection, the initial one.
             named.remove(1);
         }
         named.push((name, client.clone()));

@@ -269,7 +269,7 @@ fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClien
     GateStep::Reply(reply)
 }
 
-/// Returns `reason`, followed by the command with which a person answers the gate.
+/// Returns `reason`, followed by a person's command for answering the gate.
 pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> String {
     let paths = daemon.paths();
     let state_option = match paths.is_default() {

@@ -1,4 +1,4 @@
-//! All tools by name: the fixed tools of the contract, and the workflows offered as tools, which change.
+//! All tools by name: the fixed tools of the contract, and the changing workflows offered as tools.
 //!
 //! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon. A
 //! cache keeps the last list for lookups by name, and while no daemon responds. The daemon sends an event when the list
@@ -31,7 +31,7 @@ const CHANGE_CAPACITY: usize = 16;
 /// Pauses before attempts to reconnect to the daemon.
 const RETRY_PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
 
-/// Sentence about the result in the description of a workflow tool. The fields are those of `run_workflow`.
+/// Sentence about the result in the description of a workflow tool. The fields are the same as in `run_workflow`.
 const RESULT_SENTENCE: &str = " Returns as run_workflow does.";
 
 /// All tools of the contract.
@@ -142,7 +142,7 @@ impl Shared {
         self.cached.read().clone()
     }
 
-    /// Starts the watcher unless it is running and wakes it if it has stopped trying to reconnect.
+    /// Starts the watcher unless it is running. Wakes a watcher that has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
         let mut is_started = self.is_watching.lock();
         if std::mem::replace(&mut *is_started, true) {

@@ -2,8 +2,8 @@
 //! `io.modelcontextprotocol/tasks`).
 //!
 //! A task is a run and has its id. It is therefore durable before it is announced, and any server can return its state.
-//! A task's requests for input are the open gates of the run: those for people, and judgements as well, which a person
-//! may make while the agent waits for the task.
+//! A task's requests for input are the open gates of the run: gates for people, and judgements as well. A person may
+//! make a judgement while the agent waits for the task.
 
 use std::collections::VecDeque;
 
@@ -32,8 +32,8 @@ const MAX_REMEMBERED_GATES: usize = 1000;
 
 /// Open questions to the client.
 ///
-/// An answer is valid only with the key of its question, which has a random part. An answer to a question from another
-/// server, or to an earlier question whose answer was rejected, is not valid.
+/// An answer is valid only with the key of its question. The key has a random part. An answer to a question from
+/// another server, or to an earlier question whose answer was rejected, is not valid.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuestions(Mutex<VecDeque<OpenQuestion>>);
 
@@ -65,7 +65,7 @@ impl OpenQuestions {
         questions.push_back(question);
     }
 
-    /// Returns the current question of a gate, which is a new question if the gate's content has changed.
+    /// Returns the current question of a gate: a new question if the gate's content has changed.
     fn current_question(&self, gate: &GateInfo) -> OpenQuestion {
         match self.find(gate).filter(|question| question.digest == gate.digest) {
             Some(question) => question,

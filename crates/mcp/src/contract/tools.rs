@@ -71,7 +71,7 @@ fn remove_parameters<'n>(parameters: &mut JsonObject, names: impl Iterator<Item 
     }
 }
 
-/// Removes the parts of a schema that a model does not need for a call: bounds, which error messages state, and the
+/// Removes the parts of a schema that a model does not need for a call: bounds (error messages state them), and the
 /// descriptions of self-explanatory parameters.
 fn shorten(parameters: &mut JsonObject) {
     let required = parameters.get("required").cloned().unwrap_or_default();
@@ -145,7 +145,8 @@ mod tests {
     const MAX_LIST_BYTES: usize = 28_200;
 
     /// Maximum size of the text that clients pass to a model, in bytes: names, descriptions and parameters. About 3.9k
-    /// tokens, of which capture takes 0.2k, files 0.3k, repairs 0.1k, reruns 0.1k, hosts 60 and the engine of a run 30.
+    /// tokens, including 0.2k for capture, 0.3k for files, 0.1k for repairs, 0.1k for reruns, 60 for hosts and 30 for
+    /// the engine of a run.
     const MAX_MODEL_TEXT_BYTES: usize = 16_000;
 
     #[test]

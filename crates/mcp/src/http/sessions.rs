@@ -1,7 +1,7 @@
 //! Sessions of clients with a protocol version before 2026-07-28.
 //!
 //! A session outlives a long silence of its client, because a question may be waiting for a person. Many clients never
-//! close their session, so the number of sessions is limited: a new one closes the least recently used.
+//! close their session, so the number of sessions is limited: a new session closes the least recently used one.
 
 use std::collections::HashMap;
 

@@ -14,7 +14,7 @@ use super::{Graph, OnFailure, Step};
 use crate::node::{NodeId, Seconds};
 use crate::outcome::ErrorType;
 
-/// External event to which a graph reacts.
+/// External event for a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GraphInput {
     /// The graph starts.

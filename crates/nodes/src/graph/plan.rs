@@ -130,7 +130,7 @@ fn sort_steps(dependencies: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     Ok(order)
 }
 
-/// Finds a cycle among the unplaced steps, each of which depends on another unplaced step.
+/// Finds a cycle among the unplaced steps. Each of them depends on another unplaced step.
 fn find_cycle(dependencies: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
     let is_unplaced = |index: &usize| !placed[*index];
     let mut path: Vec<usize> = (0..dependencies.len()).find(is_unplaced).into_iter().collect();

@@ -17,7 +17,7 @@ pub struct Progress {
     /// The graph's input, once the graph has started.
     pub(super) input: Option<Arc<Value>>,
     pub(super) steps: Vec<StepProgress>,
-    /// Steps in the order in which they started.
+    /// Started steps, oldest first.
     pub(super) started_steps: Vec<NodeId>,
     /// Success of a finished graph.
     pub(super) ended: Option<bool>,

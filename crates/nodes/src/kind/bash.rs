@@ -28,7 +28,7 @@ use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::{Capture, CapturedText};
 
-/// Time for which programs that an exited command left running may keep its output open.
+/// Grace period for programs that an exited command left running with its output open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs one command line with bash; success is exit code 0, and the output is what it printed.
@@ -83,7 +83,7 @@ impl NodeSettings for Bash {
                 () = call.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted.").into(),
             };
         }
-        // This function checks the limit itself, because it must end its programs before it returns.
+        // This function checks the limit itself, because it must end the programs before it returns.
         run(self, command, template_values, node_environment, call.family.clone(), limit).await
     }
 }

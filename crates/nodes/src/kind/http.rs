@@ -309,7 +309,7 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
-/// Returns the failure of a connection. Omits the URL, which may contain a secret.
+/// Returns the failure of a connection. Omits the URL, because it may contain a secret.
 pub(crate) fn connection_failure(error: &reqwest::Error) -> Failure {
     let mut causes = Vec::new();
     let mut cause = std::error::Error::source(error);

@@ -78,7 +78,7 @@ impl NodeSettings for Mcp {
     fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
         let server = read_server(fields.get("server"), problems);
         let mcp = read_object(fields, "", "an mcp node", common_keys, problems);
-        // The message of `read_server` is better than that of `read_object`: it names both forms of a server.
+        // The message of `read_server` is better than `read_object`'s: it names both forms of a server.
         if server.is_none() && fields.contains_key("server") {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The reader of node declarations, which reports all problems at once.
+//! The reader of node declarations. Reports all problems at once.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -141,7 +141,7 @@ pub(crate) fn read_object<T: DeserializeOwned + JsonSchema>(
     }
 }
 
-/// Returns the error for a number outside the range of its property, which its type may exceed.
+/// Returns the error for a number outside the range of its property. The type may have a larger range.
 fn range_error(property: &Value, value: &Value) -> Option<String> {
     let number = value.as_f64()?;
     let [minimum, maximum] = ["minimum", "maximum"].map(|bound| property[bound].as_f64());

@@ -159,7 +159,7 @@ async fn failed_server_start_is_reported_with_its_output() {
     );
 }
 
-/// The same server over HTTP, which runs while this value exists.
+/// The same server over HTTP. It runs while this value exists.
 struct OverHttp {
     child: Child,
     url: String,

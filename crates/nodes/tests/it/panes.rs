@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use steplatch_nodes::pane::Parser;
 
-/// Reads a pane and compares its sections, each with its kind in brackets, and its readiness.
+/// Reads a pane and compares its readiness and its sections. The kind of a section is in brackets.
 fn read_pane(parser: Parser, pane: &str, expected: Expect) {
     let path = format!("{}/tests/it/panes/{pane}.txt", env!("CARGO_MANIFEST_DIR"));
     let reading = parser.read(&std::fs::read_to_string(path).unwrap());

@@ -82,7 +82,7 @@ impl Answer {
         RequestError { status: Some(self.status.as_u16()), ..RequestError::temporary(message) }
     }
 
-    /// Returns the error for a redirect to another origin, which must not receive the token.
+    /// Returns the error for a redirect to another origin, because that origin must not receive the token.
     pub(super) fn redirect_error(&self) -> RequestError {
         let message =
             "The service redirects to another server, which is not contacted because it would receive the token.";

@@ -93,7 +93,7 @@ impl From<SendError> for RequestError {
     }
 }
 
-/// Returns the innermost cause, without the URL, which the caller knows.
+/// Returns the innermost cause, without the URL, because the caller knows it.
 pub(super) fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {

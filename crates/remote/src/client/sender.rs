@@ -1,7 +1,7 @@
 //! Sender of HTTP requests to a service, with its token.
 //!
-//! Each start uses a new connection. The service may close an idle one while the start is being sent, and then it is
-//! unknown whether the run started.
+//! Each start uses a new connection. The service may close an idle connection while the start is being sent, and then
+//! the outcome of the start is unknown.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use super::error::{SendError, root_cause};
 use crate::blocking::run_blocking;
 use crate::config::{Secret, Token};
 
-/// Maximum idle time of a connection: shorter than that of most services, so that the client closes it first.
+/// Maximum idle time of a connection: shorter than the limit of most services, so that the client closes the connection
+/// first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A request that is sent once.
@@ -117,8 +118,8 @@ impl Sender {
     }
 }
 
-/// Builds an HTTP client. It uses the proxies of the environment, except for services on this host: their unencrypted
-/// requests must not leave it.
+/// Builds an HTTP client with the proxies of the environment. Services on this host have no proxy, because their
+/// unencrypted requests must not leave the host.
 fn build_client(is_local: bool, is_start: bool, connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
     // Only the first installation takes effect.
     let _ = rustls::crypto::ring::default_provider().install_default();

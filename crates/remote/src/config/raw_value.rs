@@ -15,7 +15,7 @@ pub enum RawValue {
     Boolean(bool),
     /// A list of strings.
     List(Vec<String>),
-    /// Text from an environment variable, which has no type.
+    /// Text from an environment variable, without a type.
     Untyped(String),
     /// Another type of value, by its name.
     Other(&'static str),

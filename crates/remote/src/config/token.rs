@@ -82,7 +82,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// For any other text, which may be a token. The error does not contain it.
+    /// For any other text. The text may be a token, so the error does not contain it.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let is_name = |name: &str| {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

@@ -81,7 +81,7 @@ pub fn clean(raw: &Value) -> CleanedSchema {
     }
 }
 
-/// Removes negations, conditions and counts, which could forbid valid values because other parts were omitted.
+/// Removes negations, conditions and counts: without the omitted parts, they could forbid valid values.
 fn loosen(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     for keyword in ["not", "if", "then", "else", "maxContains", "unevaluatedItems", "unevaluatedProperties"] {

@@ -85,7 +85,7 @@ fn schemas() {
         let violations = validator.validate(&arguments);
         assert!(violations.len() <= 100 && cleaned.notes.len() <= 20);
         assert!(violations.iter().all(|violation| violation.problem.chars().count() <= 301));
-        // A raw schema with references may have cycles, which cannot be compiled.
+        // A raw schema with references may have cycles, and such a schema cannot be compiled.
         if arguments.is_object()
             && !schema.contains("$")
             && let Ok(raw_validator) = Validator::new(&raw)

@@ -22,7 +22,8 @@ pub(super) enum Kind {
     Names,
 }
 
-/// Returns the kind of a keyword: those of 2020-12 that describe an input, and two of older schemas.
+/// Returns the kind of a keyword. Supports the keywords of 2020-12 that describe an input, and two keywords of older
+/// schemas.
 pub(super) fn kind(keyword: &str) -> Option<Kind> {
     Some(match keyword {
         "additionalProperties"

@@ -9,11 +9,11 @@ use crate::text::clean;
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 /// Maximum number of reported violations.
 const MAX_VIOLATIONS: usize = 100;
-/// Maximum length of a problem, which may contain a value.
+/// Maximum length of a problem. A problem may contain a value.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// A compiled schema. Callers compile a schema for each call, which takes about a millisecond: storing compiled foreign
-/// schemas could take megabytes.
+/// A compiled schema. Callers compile a schema for each call, in about a millisecond: storing compiled foreign schemas
+/// could take megabytes.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 

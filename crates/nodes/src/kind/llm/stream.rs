@@ -1,11 +1,11 @@
-//! Parser of server-sent events, which returns the data of each event.
+//! Parser of server-sent events. Returns the data of each event.
 //!
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
 /// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Parses events from chunks of bytes, which may be split anywhere.
+/// Parses events from chunks of bytes, split at any place.
 #[derive(Debug, Default)]
 pub(super) struct EventParser {
     line: Vec<u8>,

@@ -10,7 +10,7 @@ use steplatch_protocol::{
 };
 use steplatch_workflow::{Problem, ToolCatalog};
 
-/// Terminal tools and nodes: the actions of a machine in this daemon, besides the general ones.
+/// Terminal tools and nodes: the actions of a machine in this daemon, in addition to the general ones.
 #[derive(Debug, Clone, Copy)]
 pub struct TerminalTools;
 

@@ -1,4 +1,4 @@
-//! The clock that a component's timers follow: the system clock, a test's clock, or that of a simulated runtime.
+//! The clock of a component's timers: the system clock, a test's clock, or a simulated runtime's clock.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     System,
-    /// Tokio's clock, which a simulation pauses.
+    /// Tokio's clock. A simulation pauses it.
     Runtime {
         start: Timestamp,
         origin: tokio::time::Instant,
@@ -38,7 +38,7 @@ impl Clock {
         Self::default()
     }
 
-    /// Returns the clock of the current Tokio runtime, which reads `start` now. A runtime whose clock is paused has
+    /// Returns the clock of the current Tokio runtime. The clock reads `start` now. A runtime whose clock is paused has
     /// simulated time.
     #[must_use]
     pub fn of_runtime(start: Timestamp) -> Self {
@@ -113,7 +113,7 @@ impl Timer {
     }
 }
 
-/// A clock for tests, which stands still until a test advances it.
+/// A clock for tests. It stands still until a test advances it.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<ManualTime>>);
 
@@ -145,8 +145,8 @@ impl ManualClock {
         self.0.lock().now
     }
 
-    /// Advances the clock by `duration` and wakes the sleepers that are then due: the earliest first, and among
-    /// those with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
+    /// Advances the clock by `duration` and wakes the sleepers that are then due: the earliest first, and of sleepers
+    /// with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
     pub fn advance(&self, duration: Duration) {
         let due = {
             let mut time = self.0.lock();
@@ -159,7 +159,7 @@ impl ManualClock {
         due.into_values().for_each(Waker::wake);
     }
 
-    /// Returns the times at which the sleepers are due, in order. Sleepers that are due now do not count.
+    /// Returns the due times of the sleepers, in order. Sleepers that are due now do not count.
     #[must_use]
     pub fn sleepers(&self) -> Vec<Timestamp> {
         self.0.lock().sleepers.keys().map(|(due, _)| *due).collect()

@@ -1,7 +1,7 @@
 //! Wall-clock time: [`Timestamp`] (microseconds since the Unix epoch), its ISO 8601 form, and the system clock.
 //!
-//! A component whose timers a test may move takes a [`Clock`] and reads no other. Depends on no other crate of the
-//! workspace.
+//! A component whose timers a test may move takes a [`Clock`] and reads no other clock. Depends on no other crate of
+//! the workspace.
 
 mod clock;
 

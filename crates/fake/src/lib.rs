@@ -78,7 +78,7 @@ impl FakeService {
         format!("http://{}", self.address)
     }
 
-    /// Returns the URL of its MCP endpoint, which has the tool `workflows-list-tool`.
+    /// Returns the URL of its MCP endpoint, with the tool `workflows-list-tool`.
     #[must_use]
     pub fn mcp_url(&self) -> String {
         format!("{}/mcp", self.url())
@@ -127,8 +127,8 @@ impl FakeService {
         state.next_page = None;
     }
 
-    /// Sets the statuses of each run of this workflow, one for each request; the last one is repeated. A status is
-    /// a complete response body, such as `{"status": "RUNNING", "output": null}`.
+    /// Sets the statuses of each run of this workflow, one for each request; the last status is repeated. A status is a
+    /// complete response body, such as `{"status": "RUNNING", "output": null}`.
     pub fn script(&self, workflow: &str, statuses: Vec<Value>) {
         assert!(!statuses.is_empty(), "a run needs at least one status");
         self.shared.state().scripts.insert(workflow.to_owned(), statuses);
@@ -174,7 +174,7 @@ impl FakeService {
         self.shared.state().requests.iter().filter(|request| request.route == Some(route)).count()
     }
 
-    /// Returns the started runs, in the order in which they started.
+    /// Returns the started runs, oldest first.
     #[must_use]
     pub fn runs(&self) -> Vec<Run> {
         let state = self.shared.state();

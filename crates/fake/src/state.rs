@@ -43,7 +43,7 @@ pub struct RecordedRequest {
 /// A started run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Run id, which the dialect calls `workflow_id`.
+    /// Run id, called `workflow_id` in the dialect.
     pub id: String,
     /// The workflow.
     pub workflow: String,

@@ -118,7 +118,7 @@ pub fn make_directory(path: &Path) -> Result<(), FileError> {
 /// Opens the described regular file.
 fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileError> {
     let path = absolute(path);
-    // Opening a pipe, which may have replaced the file, would wait for a writer.
+    // A pipe may have replaced the file, and opening a pipe would wait for a writer.
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
     let file = file.map_err(|error| read_error(&path, &error))?;
@@ -203,7 +203,7 @@ fn resolve_target(target: &WriteTarget) -> Result<TargetPaths, FileError> {
     let path = absolute(path);
     let path = match fs::canonicalize(&path) {
         Ok(path) => path,
-        // The file does not exist yet, or is a dangling link, which the new file replaces. Resolve only its directory.
+        // The file does not exist yet, or is a dangling link that the new file replaces. Resolve only its directory.
         Err(_) => match (path.parent().and_then(|directory| fs::canonicalize(directory).ok()), path.file_name()) {
             (Some(directory), Some(name)) => directory.join(name),
             _ => path,

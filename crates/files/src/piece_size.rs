@@ -7,7 +7,7 @@ use crate::request::MAX_PIECE_BYTES;
 /// The length of the next piece: 64 KiB at first, then such that a piece takes 50 to 250 ms, up to [`MAX_PIECE_BYTES`].
 ///
 /// A transfer shares its connection with terminals. A key waits for one piece at most, so pieces are short on a slow
-/// connection. They are long on a fast one, where each round trip takes most of the time.
+/// connection. Pieces are long on a fast connection, where each round trip takes most of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceSize(usize);
 

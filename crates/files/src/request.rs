@@ -72,7 +72,7 @@ pub enum FileRequest {
         length: u64,
         /// The digest.
         digest: FileDigest,
-        /// The permissions; `None` keeps those of the replaced file, or sets 0644.
+        /// The permissions; `None` keeps the replaced file's permissions, or sets 0644.
         mode: Option<u32>,
         /// True if the write may replace a file with other content.
         replace: bool,
@@ -111,7 +111,8 @@ pub enum FileKind {
 pub struct DirectoryEntry {
     /// The name.
     pub name: String,
-    /// The kind. `None` for a symbolic link, and for a name that is not UTF-8, which `name` does not represent exactly.
+    /// The kind. `None` for a symbolic link, and for a name that is not UTF-8, because `name` does not represent it
+    /// exactly.
     pub kind: Option<FileKind>,
     /// The length in bytes.
     pub size: u64,
@@ -124,7 +125,7 @@ pub struct FileFacts {
     pub path: String,
     /// The kind.
     pub kind: FileKind,
-    /// The length in bytes. 0 for files without a length, such as those of `/proc`.
+    /// The length in bytes. 0 for files without a length, such as the files of `/proc`.
     pub size: u64,
     /// The permissions: the lower 12 bits of `st_mode`.
     pub mode: u32,
@@ -134,7 +135,7 @@ pub struct FileFacts {
     pub identity: FileIdentity,
 }
 
-/// Identity of a file, which differs from that of a later file at the same path.
+/// Identity of a file. It differs from the identity of a later file at the same path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
     /// `st_dev`.
@@ -167,7 +168,7 @@ pub struct FileWritten {
     pub content: Option<(u64, FileDigest)>,
 }
 
-/// Error of a request about a file. Paths are those of [`FileFacts::path`].
+/// Error of a request about a file. Paths have the form of [`FileFacts::path`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum FileError {
     /// The path does not exist.

@@ -18,7 +18,7 @@ const SEED: &str = "STEPLATCH_FUZZ_SEED";
 /// The file that holds the input under check. It outlives a process that is aborted by it.
 const CURRENT: &str = "STEPLATCH_FUZZ_CURRENT";
 
-/// Time limit of one input, after which the process is aborted.
+/// Time limit of one input. The process is aborted afterwards.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A run with random mutations.

@@ -36,7 +36,7 @@ const MAX_KEPT_INPUTS: usize = 4_096;
 pub struct Target {
     /// The directory of the corpus: `concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/TARGET")`.
     pub corpus: &'static str,
-    /// Words of the format, which mutations insert.
+    /// Words of the format. Mutations insert them.
     pub dictionary: &'static [&'static str],
     /// Maximum length of a mutated input, in bytes. Files of the corpus may be longer.
     pub max_bytes: usize,

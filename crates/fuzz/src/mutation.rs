@@ -31,7 +31,7 @@ const BYTES: [u8; 9] = [0, 1, 0x1b, 0x20, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
 /// Makes new inputs from the inputs of a pool.
 #[derive(Debug)]
 pub(crate) struct Mutator<'a> {
-    /// The pool, which is not empty.
+    /// The pool. Never empty.
     pub(crate) inputs: &'a [Vec<u8>],
     pub(crate) dictionary: &'a [&'a str],
     /// Maximum length of the result, in bytes.

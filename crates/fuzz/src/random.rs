@@ -28,7 +28,7 @@ impl Random {
         (self.next() & 0xff) as u8
     }
 
-    /// Returns an element of `list`, which is not empty.
+    /// Returns an element of `list`. The list must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }

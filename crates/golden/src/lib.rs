@@ -21,7 +21,7 @@ pub enum Tag {
 }
 
 impl Tag {
-    /// Returns a value without a variant's name, which no type can parse.
+    /// Returns a value without a variant's name. No type can parse such a value.
     fn probe(self) -> Value {
         match self {
             Self::Field(name) => json!({ name: "?" }),

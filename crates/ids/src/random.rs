@@ -105,7 +105,7 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// Id of a run, which stays the same for all clients and across restarts.
+    /// Id of a run, the same for all clients and across restarts.
     RunId, "run_", 16, "a run id (run_ and 16 characters)"
 }
 

@@ -32,7 +32,7 @@ impl StepId {
         }
     }
 
-    /// Returns the number of this part within `step`, if it is one of its parts.
+    /// Returns the number of this part within `step`, if it is a part of that step.
     #[must_use]
     pub fn number_within(&self, step: &Self) -> Option<usize> {
         let number = usize::try_from(self.visit).ok()?;

@@ -11,7 +11,7 @@ pub struct Challenge([u8; 32]);
 /// A signed answer to a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedText<'a> {
-    /// Id of the gate, which contains the id of its run.
+    /// Id of the gate, including the id of its run.
     pub gate_id: &'a str,
     /// Digest of the complete question as displayed.
     pub digest: &'a str,

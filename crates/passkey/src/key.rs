@@ -24,8 +24,8 @@ pub struct PublicKey([u8; 1 + 2 * COORDINATE_BYTES]);
 pub struct InvalidKey;
 
 impl PublicKey {
-    /// Parses a key from an authenticator: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, in which only
-    /// the coordinates vary. Ignores any bytes after the key.
+    /// Parses a key from an authenticator: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2. Only the
+    /// coordinates vary in that form. Ignores any bytes after the key.
     pub(crate) fn from_cose(bytes: &[u8]) -> Result<Self, InvalidKey> {
         // {1 (kty): 2 (EC2), 3 (alg): -7 (ES256), -1 (crv): 1 (P-256), -2 (x): 32 bytes, -3 (y): 32 bytes}
         const BEFORE_X: [u8; 10] = [0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20];

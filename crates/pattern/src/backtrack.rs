@@ -1,8 +1,8 @@
-//! The backtracking engine, which counts its steps.
+//! The backtracking engine, with a count of its steps.
 //!
 //! Runs the patterns that the linear engine cannot: look-around, back-references, atomic groups. It follows CPython's
-//! `_sre`, so that groups get the same text. Every step is counted, including those inside look-around, and a search
-//! that takes more steps than its text allows is aborted.
+//! `_sre`, so that groups get the same text. Every step is counted, including steps inside look-around, and a search
+//! with more steps than its text allows is aborted.
 
 use crate::program::{CharMatcher, LoopStep, Program, Step};
 use crate::syntax::{Anchor, RepeatMode};

@@ -16,7 +16,7 @@ const MAX_SOURCE_BYTES: usize = 10_000;
 /// Maximum memory of a compiled pattern. `\w{200}` must fit, although the set of all letters is large.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
 
-/// Maximum memory of the compiled sieve, which saves work of the backtracking engine. A larger sieve is omitted.
+/// Maximum memory of the compiled sieve. A sieve saves work of the backtracking engine; a larger sieve is omitted.
 const MAX_SIEVE_BYTES: usize = 1 << 20;
 
 /// Maximum memory of the state tables of one search.
@@ -38,7 +38,7 @@ struct Compiled {
 enum Engine {
     /// Takes time in proportion to the text.
     Linear(regex::Regex),
-    /// For look-around, back-references and atomic groups, which the linear engine does not support.
+    /// For look-around, back-references and atomic groups. The linear engine does not support them.
     Backtracking {
         program: Program,
         /// Finds a position at or before the first match; without one, the text has no match.
@@ -104,7 +104,7 @@ impl Pattern {
     /// Finds the first match that begins at byte `from` of `text` or later.
     ///
     /// The text before `from` is not searched, but `^`, `\b` and look-behind see it. If `from` is inside a character,
-    /// the search begins at the next one; after the end it finds nothing.
+    /// the search begins at the next character. After the end of the text, the search finds nothing.
     ///
     /// # Errors
     /// If the search exceeded the bound on its work.

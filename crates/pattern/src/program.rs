@@ -11,7 +11,7 @@ use crate::translate;
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
-    /// Number of slots, which hold positions and counts. The first slots are the bounds of the groups, group 0 first.
+    /// Number of slots for positions and counts. The first slots are the bounds of the groups, group 0 first.
     pub(crate) slot_count: usize,
     /// The word characters, for `\b`.
     pub(crate) word: Arc<Set>,
@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Accept,
 }
 
-/// The head of a loop, which iterates or ends it.
+/// The head of a loop: iterates or ends the loop.
 #[derive(Debug)]
 pub(crate) struct LoopStep {
     /// The slot that counts the iterations.

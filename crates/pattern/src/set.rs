@@ -14,7 +14,7 @@ pub(crate) struct Set {
 impl Set {
     /// Parses a set or a single character in the notation of [`crate::translate`].
     ///
-    /// Returns the empty set for invalid notation, which the translation never writes.
+    /// Returns the empty set for invalid notation. The translation never writes such notation.
     pub(crate) fn parse(source: &str) -> Self {
         let Ok(hir) = regex_syntax::parse(source) else { return Self::default() };
         match hir.kind() {

@@ -92,7 +92,7 @@ pub(crate) enum Anchor {
     WordBoundary { negated: bool, ascii: bool },
 }
 
-/// Order in which a repetition tries its counts.
+/// A repetition's order of trying its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepeatMode {
     /// As many as possible first.
@@ -161,7 +161,7 @@ struct Parser {
     alternations: Vec<Vec<Range<usize>>>,
 }
 
-/// The kind of a part, which decides if a quantifier may follow.
+/// The kind of a part. It determines whether a quantifier may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartKind {
     Atom,

@@ -143,7 +143,7 @@ fn glyph_stencil(font: &FontRef<'static>, character: char, scale: PxScale, posit
     Some(Stencil { area, coverage })
 }
 
-/// Returns the stencil of a bitmap in the middle of its cells. If it is too wide, two columns become one.
+/// Returns the stencil of a bitmap in the middle of its cells. If the bitmap is too wide, two columns become one.
 fn bitmap_stencil(glyph: &unifont::Glyph, width: i32, is_bold: bool) -> Stencil {
     const SIZE: i32 = 16;
     let columns = glyph.get_width() as i32;

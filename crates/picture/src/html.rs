@@ -9,7 +9,7 @@ use steplatch_terminal::{CursorShape, Picture, Rgb, Underline};
 
 use crate::look::{Look, Patch, rows};
 
-/// Returns the screen as a `<pre>`, which can be a whole file or a part of any page.
+/// Returns the screen as a `<pre>`: a whole file, or a part of any page.
 #[must_use]
 pub fn html(picture: &Picture) -> String {
     let Picture { foreground, background, cols, .. } = picture;
@@ -87,7 +87,7 @@ fn write_look(output: &mut String, look: &Look, foreground: Rgb, background: Rgb
             Underline::Dotted => " underline dotted",
             Underline::Dashed => " underline dashed",
         };
-        // One property for both lines; they have one colour and one kind.
+        // One property for both lines, because they share a colour and a kind.
         let through = if look.strike { " line-through" } else { "" };
         if !(line.is_empty() && through.is_empty()) {
             write!(output, "text-decoration:{}", format!("{through}{line}").trim_start())?;

@@ -98,7 +98,7 @@ fn paint_underline(canvas: &mut Canvas, cells: Area, look: &Look) {
     }
 }
 
-/// Encodes the pixels. An image with few colours gets a palette, which makes the file a third as large.
+/// Encodes the pixels. An image with few colours gets a palette, to make the file a third as large.
 fn encode(canvas: &Canvas) -> Vec<u8> {
     let (pixels, _) = canvas.pixels.as_chunks::<3>();
     let mut bytes = Vec::new();

@@ -12,7 +12,7 @@ const MIDDLE: (i32, i32) = ((CELL_WIDTH - 1) / 2, (CELL_HEIGHT - 1) / 2);
 /// Pixels between the middle and each line of a double line.
 const DOUBLE_LINE_OFFSET: i32 = 2;
 
-/// Pixels by which a heavy line is thicker than a light line, on each side.
+/// Additional thickness of a heavy line on each side, in pixels.
 const HEAVY_EXTRA: i32 = 1;
 
 /// Returns whether `character` is drawn.
@@ -20,7 +20,7 @@ pub(crate) fn is_drawn(character: char) -> bool {
     matches!(character, '\u{2500}'..='\u{259f}' | '\u{2800}'..='\u{28ff}' | '\u{e0b0}'..='\u{e0b7}')
 }
 
-/// Draws a character for which [`is_drawn`] returns true.
+/// Draws a character accepted by [`is_drawn`].
 pub(crate) fn draw(character: char) -> Stencil {
     let mut cell = Cell::default();
     match character {

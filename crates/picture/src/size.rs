@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// Maximum number of painted cells: 600 by 100, or 12 million pixels, which take 50 MB during the painting.
+/// Maximum number of painted cells: 600 by 100, or 12 million pixels. They take 50 MB during the painting.
 const MAX_CELLS: usize = 60_000;
 
 /// Error for a screen with too many cells to paint.

@@ -226,7 +226,7 @@ fn display_name(call: &str) -> &str {
 pub enum Answer {
     /// A value.
     Value(Value),
-    /// An exception, which the function may catch.
+    /// An exception. The function may catch it.
     Raise {
         /// Name of the exception, such as `TimeoutError`. An unknown name is raised as `RuntimeError`.
         exception: String,
@@ -236,7 +236,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the exception for a timeout: `TimeoutError`, which is also `asyncio.TimeoutError`.
+    /// Returns the exception for a timeout: `TimeoutError`, the same class as `asyncio.TimeoutError`.
     #[must_use]
     pub fn timed_out(message: impl Into<String>) -> Self {
         Self::Raise { exception: "TimeoutError".to_owned(), message: message.into() }

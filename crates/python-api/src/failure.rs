@@ -1,7 +1,7 @@
 //! Failures of files and of functions.
 //!
-//! Displayed as Python tracebacks with file, line and carets, which authors of these files know. Frames of the prelude
-//! are omitted.
+//! Displayed as Python tracebacks with file, line and carets, because authors of these files know that form. Frames of
+//! the prelude are omitted.
 
 use std::fmt;
 

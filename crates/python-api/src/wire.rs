@@ -27,7 +27,7 @@ pub const MAX_LINE_BYTES: u64 = 256 << 20;
 /// A line to a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RequestLine {
-    /// Number of the request, which the reply repeats.
+    /// Number of the request, repeated by the reply.
     pub number: u64,
     /// The request itself.
     #[serde(rename = "ask")]

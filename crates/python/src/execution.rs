@@ -25,7 +25,7 @@ pub struct Execution {
     /// Bytes of calls and output since the last answer, and their limit.
     sent_bytes: usize,
     max_sent_bytes: usize,
-    /// Calls without an answer, with the numbers under which the program awaits them.
+    /// Calls without an answer, with the program's numbers for awaiting them.
     open_calls: BTreeMap<u64, u32>,
     /// Open calls that the execution answers itself by executing a function, until the function has ended.
     inlined: BTreeSet<u64>,
@@ -35,10 +35,10 @@ pub struct Execution {
     is_cancelling: bool,
     /// Calls that the cancellation interrupted, for the next progress.
     cancelled_calls: Vec<u64>,
-    /// The number under which the program awaits the end of all other waits: its function has ended, and gathered
-    /// functions may still be cleaning up.
+    /// The program's number for awaiting the end of all other waits: its function has ended, and gathered functions may
+    /// still be cleaning up.
     cleanup_number: Option<u32>,
-    /// Maximum number of awaited numbers besides those of open calls and `cleanup_number`.
+    /// Maximum number of awaited numbers that belong neither to open calls nor to `cleanup_number`.
     stray_count: usize,
     /// True if [`Progress`] lists the awaited calls.
     lists_waits: bool,
@@ -73,7 +73,8 @@ impl Execution {
         Self::begin_as(program, start, limits, false)
     }
 
-    /// Begins an execution. `is_cancelled` is true if its history cancels it: its end then awaits gathered functions.
+    /// Begins an execution. `is_cancelled` is true if the history cancels the execution: its end then awaits gathered
+    /// functions.
     fn begin_as(program: &Program, start: &Start, limits: &Limits, is_cancelled: bool) -> (Self, Progress) {
         let mut execution = Self {
             phase: ExecutionPhase::Ended,
@@ -111,10 +112,10 @@ impl Execution {
         self.supply_input(ordinal, EarlyInput::Answer(answer))
     }
 
-    /// Leaves a `run` call to the execution, whose file declares the function node: it executes the function as a part
-    /// of itself, with the same module variables. Calls of the function name this call as [`Call::within`], and
-    /// [`CallKind::Ended`] reports its end. The call stays open until the caller answers it for that; an earlier answer
-    /// abandons the function.
+    /// Leaves a `run` call to the execution: it executes the function node as a part of itself, with the same module
+    /// variables. The execution's file declares the node. Calls of the function name this call as [`Call::within`], and
+    /// [`CallKind::Ended`] reports its end. The call stays open until the caller answers it after that report; an
+    /// earlier answer abandons the function.
     pub fn inline(&mut self, ordinal: u64) -> Progress {
         self.supply_input(ordinal, EarlyInput::Inline)
     }
@@ -149,8 +150,8 @@ impl Execution {
     }
 
     /// Raises `asyncio.CancelledError` in all waits at once. Functions that the execution executes as answers to calls
-    /// receive it where they wait, and their callers after them. A blocking call defers the cancellation to the next
-    /// wait.
+    /// receive the exception where they wait, and their callers receive it after them. A blocking call defers the
+    /// cancellation to the next wait.
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.is_cancelling = true;
@@ -170,7 +171,7 @@ impl Execution {
         &self.state
     }
 
-    /// Compresses the execution for a long wait, which takes about 100 µs. Nothing else changes.
+    /// Compresses the execution for a long wait. Takes about 100 µs. Nothing else changes.
     pub fn park(&mut self) {
         self.phase = match std::mem::replace(&mut self.phase, ExecutionPhase::Ended) {
             ExecutionPhase::Stopped { ordinal, paused } => ExecutionPhase::Stopped { ordinal, paused: paused.park() },

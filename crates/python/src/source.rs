@@ -1,7 +1,8 @@
 //! The static analysis of a file.
 //!
-//! Uses the interpreter's own parser, so that both accept the same Python. Finds facts that the interpreter does not
-//! report: the parameters and the docstrings of functions. Rewrites a few constructs that the interpreter lacks.
+//! Uses the interpreter's own parser, so that the analysis and the interpreter accept the same Python. Finds facts that
+//! the interpreter does not report: the parameters and the docstrings of functions. Rewrites a few constructs that the
+//! interpreter lacks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -57,7 +58,7 @@ const AVAILABLE_MODULES: [&str; 18] = [
 /// A function of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Function {
-    /// True if this function, or another one of its name, accepts a call with exactly one argument.
+    /// True if this function, or another function with the same name, accepts a call with exactly one argument.
     pub(crate) accepts_one_argument: bool,
     pub(crate) docstring: Option<String>,
     pub(crate) line: u32,
@@ -286,7 +287,8 @@ impl SourceVisitor<'_> {
         }
     }
 
-    /// Rewrites `x.__setitem__(k, v)` and `x.__getitem__(k)`, which the interpreter's types lack, to prelude calls.
+    /// Rewrites `x.__setitem__(k, v)` and `x.__getitem__(k)` to prelude calls, because the interpreter's types lack
+    /// these methods.
     fn rewrite_item_method(&mut self, call: &ExprCall) {
         let Expr::Attribute(method) = &*call.func else { return };
         let function = match method.attr.as_str() {
@@ -369,7 +371,7 @@ impl SourceVisitor<'_> {
             .get_or_insert((range, format!("the module {module} is not available in a workflow{replacement}")));
     }
 
-    /// Checks a name of the module `asyncio`, which the interpreter supports only in part.
+    /// Checks a name of the module `asyncio`. The interpreter supports only a part of that module.
     fn check_asyncio_name(&mut self, name: &str, range: TextRange) {
         let replacement = match name {
             "gather" | "run" => return,

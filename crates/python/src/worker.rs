@@ -34,7 +34,7 @@ const MAX_COMPILED_FILES: usize = 32;
 /// Maximum number of waiting executions in memory; the worker parks others, such as an execution at a gate.
 const MAX_AWAKE_EXECUTIONS: usize = 32;
 
-/// Interval at which a long operation reports that it is still in progress.
+/// Interval of a long operation's progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the input ends. `memory` is the limit of all executions together, in bytes; an execution that
@@ -61,7 +61,7 @@ impl LocalWorker {
     /// Creates a worker. Returns it with the bytes that it sends first.
     ///
     /// # Errors
-    /// If writing to memory fails, which never happens.
+    /// If writing to memory fails. This never happens.
     pub fn new() -> io::Result<(Self, Vec<u8>)> {
         let mut worker = Worker::new(Vec::new());
         worker.send_greeting()?;

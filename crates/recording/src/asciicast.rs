@@ -69,7 +69,7 @@ impl Events {
         self.event(time, "r", &format!("{cols}x{rows}"))
     }
 
-    /// Returns the event of the program's exit, which is the last event.
+    /// Returns the event of the program's exit, the last event.
     pub fn exit(&mut self, time: Duration, code: i32) -> String {
         self.event(time, "x", &code.to_string())
     }

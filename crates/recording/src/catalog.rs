@@ -89,7 +89,7 @@ impl FromStr for RecordingId {
 }
 
 impl Catalog {
-    /// Creates the catalog of a directory, which need not exist.
+    /// Creates the catalog of a directory. The directory need not exist.
     #[must_use]
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }

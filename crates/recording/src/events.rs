@@ -28,7 +28,7 @@ pub enum RecordedEvent {
 /// Events, each with the seconds since the beginning, and the damage after them.
 pub type RecordedEvents = (Vec<(f64, RecordedEvent)>, Option<Damage>);
 
-/// Returns the events of a recording, each with the seconds since its beginning, and the damage after them.
+/// Returns the events of a recording, with their seconds since the beginning, and the damage after them.
 ///
 /// # Errors
 /// If reading the file fails.

@@ -22,7 +22,7 @@ const MAX_KEYFRAMES: u64 = 64;
 /// Maximum number of markers.
 const MAX_MARKERS: usize = 1000;
 
-/// Maximum time for which a program may hold back a change of the screen (mode 2026).
+/// Maximum delay of a change of the screen by a program (mode 2026).
 const MAX_HOLD_TIME: Duration = Duration::from_millis(150);
 
 /// `O_NONBLOCK` of Linux: opening a pipe instead of a file does not block.

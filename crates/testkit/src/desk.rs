@@ -19,8 +19,8 @@ pub struct OwnTerminal {
 }
 
 impl OwnTerminal {
-    /// Creates a terminal for the program of a command, which starts once the terminal is shown, with the directory and
-    /// environment of `place`.
+    /// Creates a terminal for the program of a command. The program starts once the terminal is shown, with the
+    /// directory and environment of `place`.
     ///
     /// # Panics
     /// If the program does not start in time.
@@ -38,7 +38,7 @@ impl OwnTerminal {
         Self { helper, directory }
     }
 
-    /// Returns the command that shows the terminal, once, in the terminal in which it runs.
+    /// Returns the command that shows the terminal, once, in the command's own terminal.
     #[must_use]
     pub fn show(&self) -> [String; 4] {
         let path = |name: &str| self.directory.path().join(name).display().to_string();

@@ -8,8 +8,8 @@ use serde_json::Value;
 use steplatch_protocol::{Client, DaemonPaths, Hello, PROTOCOL_VERSION, connect};
 use tempfile::TempDir;
 
-/// A home directory with its own state directory, so that programs started in it share one daemon. Dropping it stops
-/// the daemon.
+/// A home directory with its own state directory, so that its programs share one daemon. Dropping this value stops the
+/// daemon.
 #[derive(Debug)]
 pub struct Home {
     directory: TempDir,
@@ -17,8 +17,8 @@ pub struct Home {
     variables: Vec<(String, String)>,
 }
 
-/// Creates a home directory in which fish has already run: in a new one it reads all manuals for completions in the
-/// background, which takes a minute of CPU time.
+/// Prepares a home directory as if fish had already run there. In a new home directory, fish reads all manuals for
+/// completions in the background, for a minute of CPU time.
 pub fn settle_fish(home: &Path) {
     std::fs::create_dir_all(home.join(".local/share/fish/generated_completions"))
         .expect("a temporary directory is created");
@@ -46,7 +46,7 @@ impl Home {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Returns the environment in which programs of this home run.
+    /// Returns the environment of this home's programs.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let directory = self.path().to_str().expect("the temporary path is UTF-8");
@@ -72,7 +72,7 @@ impl Home {
         command
     }
 
-    /// Returns a command for the program for which this home directory was created.
+    /// Returns a command for the program of this home directory.
     #[must_use]
     pub fn steplatch(&self) -> Command {
         self.inside(&self.steplatch)
@@ -99,7 +99,7 @@ impl Home {
         self.run(&["gates", "answer", &self.only_gate_or_run(run), answer])
     }
 
-    /// Returns the gate at which a run waits, or the run itself if it does not wait at exactly one gate.
+    /// Returns the gate that a run waits for, or the run itself if it does not wait for exactly one gate.
     fn only_gate_or_run(&self, run: &str) -> String {
         let output = self.run(&["runs", "show", run, "--json"]);
         let record: Value = serde_json::from_str(&output.stdout).unwrap_or_default();

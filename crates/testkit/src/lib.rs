@@ -95,7 +95,7 @@ impl TestDaemon {
         Self::start_with(directory, terminals, RetentionPolicy::default(), configuration).await
     }
 
-    /// Starts a daemon whose runs, and those of its successors, use this clock.
+    /// Starts a daemon with this clock for its runs. Its successors use the same clock.
     pub async fn with_clock(clock: &ManualClock) -> Self {
         let (directory, terminals) =
             (tempfile::tempdir().expect("a temporary directory is created"), Default::default());
@@ -225,7 +225,8 @@ impl TestDaemon {
             .unwrap();
     }
 
-    /// Stops the daemon and starts another one with its directories and settings, which finds its terminals.
+    /// Stops the daemon and starts another one with the same directories and settings. The new daemon finds the
+    /// terminals.
     pub async fn restarted(self) -> Self {
         self.restarted_with(|| {}).await
     }
@@ -238,7 +239,7 @@ impl TestDaemon {
         Self::start_again(directory, configuration, clock).await
     }
 
-    /// Stops the daemon with its terminals and starts another one with its directories and settings: nothing
+    /// Stops the daemon with its terminals and starts another one with the same directories and settings. Nothing
     /// remembers the typed input.
     pub async fn replaced(self) -> Self {
         let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());

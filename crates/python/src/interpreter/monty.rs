@@ -22,7 +22,7 @@ use super::{Arrival, Compiled, Paused, RequestError, Resume, Step, Stop};
 use crate::source::Source;
 use crate::value::{from_json, to_json};
 
-/// The function through which a program makes calls.
+/// The function of a program's calls.
 const CALL_FUNCTION: &str = "_steplatch_ask";
 /// The variable that describes the functions of a program's file.
 const FUNCTIONS_VARIABLE: &str = "_steplatch_functions";
@@ -217,8 +217,8 @@ fn read_arguments(arguments: &[MontyObject]) -> Result<Value, RequestError> {
     Ok(Value::Array(vec![Value::from(call.as_str()), Value::Object(parameters)]))
 }
 
-/// Packs an answer for the prelude, which unpacks, raises or executes it: an exception that the interpreter itself
-/// delivers to one of several gathered functions cannot be caught within that function.
+/// Packs an answer for the prelude. The prelude unpacks, raises or executes the answer, because an exception that the
+/// interpreter itself delivers to one of several gathered functions cannot be caught within that function.
 fn wrap_answer(answer: Arrival<'_>) -> MontyObject {
     MontyObject::List(match answer {
         Arrival::Value(value) => vec![from_json(value)],
@@ -343,7 +343,7 @@ fn to_failure(source: &Source, error: &MontyException, limits: Option<&Limits>) 
                 unsupported.map_or_else(|| message.to_owned(), |feature| format!("workflows cannot use {feature}"));
             (FailureKind::Unreadable, message)
         }
-        // The prelude uses this class for `CancelledError`, which the interpreter lacks.
+        // The prelude uses this class for `CancelledError`, because the interpreter lacks that class.
         (ExcType::KeyboardInterrupt, _) => (FailureKind::Cancelled, message.to_owned()),
         _ => (FailureKind::Raised, message.to_owned()),
     };

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use steplatch_python_api::client::{WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Reply, Request};
 
-/// A worker process with blocking calls, which ends when this value is dropped.
+/// A worker process with blocking calls. Dropping this value ends the process.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,

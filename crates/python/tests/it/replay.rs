@@ -14,7 +14,7 @@ use crate::test_execution::{TestExecution, load, start_of, workflow};
 #[derive(Debug, Clone)]
 enum Action {
     Run,
-    /// A function node of the file, which the execution runs itself.
+    /// A function node of the file, run by the execution itself.
     Node,
     Catch,
     Emit,

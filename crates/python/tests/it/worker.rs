@@ -104,7 +104,7 @@ fn each_execution_has_its_own_memory_limit() {
 #[test]
 fn dropped_large_answers_do_not_accumulate() {
     let mut worker = worker(512);
-    // The process uses more than the limit of one execution, which would reveal wrong accounting.
+    // The process uses more than the limit of one execution, so that wrong accounting would fail this test.
     let body = "x = ['y' * 1000 + str(n) for n in range(12000)]\nawait ctx.gate('Go on?')";
     for execution in 10..14 {
         progress(worker.request(begin(execution, body, Vec::new())).expect("the worker responds"));

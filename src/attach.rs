@@ -52,9 +52,9 @@ impl DetachKey {
 ///
 /// The line appears only on a blank row, and stays once output may have moved or replaced that row.
 struct Hint {
-    /// Time at which the line is removed.
+    /// Time of the line's removal.
     until: tokio::time::Instant,
-    /// Number of further output bytes after which the row is considered changed.
+    /// Maximum number of further output bytes on an unchanged row.
     unchanged_bytes: usize,
     is_shown: bool,
 }
@@ -220,7 +220,8 @@ impl<'a> Attachment<'a> {
     }
 }
 
-/// Attaches a person to the terminal `id` until it ends or they leave it; with `hold`, nothing else can type.
+/// Attaches a person to the terminal `id` until the terminal ends or the person leaves. With `hold`, nothing else can
+/// type.
 pub(crate) async fn attach(paths: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(

@@ -25,7 +25,7 @@ pub(crate) struct CallLine {
     /// The input, formatted as one line.
     pub(crate) input: String,
     started_at: String,
-    /// Local time at which the call started.
+    /// Local start time of the call.
     pub(crate) started: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Calls {
         self.open.values().next()
     }
 
-    /// Records an event. Returns the line for it, if it has one.
+    /// Records an event. Returns the line for the event, if it has one.
     pub(crate) fn record(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let call = event.data.get("call").and_then(Value::as_u64);

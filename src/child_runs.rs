@@ -22,7 +22,7 @@ pub(crate) struct ChildRuns {
     receiver: mpsc::Receiver<ChildUpdate>,
     /// The followed runs, by their ids.
     children: HashMap<String, Child>,
-    /// Runs with a received event, which are not followed again.
+    /// Runs with a received event. They are not followed again.
     seen: HashSet<String>,
     /// Events that arrived during a wait for the end of another run.
     queued: VecDeque<RunEvent>,
@@ -60,7 +60,7 @@ impl ChildRuns {
             return;
         }
         let Some(child) = child(event) else { return };
-        // Two events name the run, which may not exist yet at the first one.
+        // Two events name the run. At the first event, the run may not exist yet.
         if self.seen.contains(child) || self.children.get(child).is_some_and(|followed| !followed.task.is_finished()) {
             return;
         }

@@ -1,8 +1,9 @@
 //! The MCP clients of this computer, and the steplatch entry in their configuration.
 //!
-//! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
-//! stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] compares every change with the intended one
-//! first. [`file`] writes it atomically, and only if no other program wrote in the meantime.
+//! A client is one row of [`CLIENTS`]. The files of a client belong to the client and its users: everything except the
+//! steplatch entry stays byte for byte unchanged ([`json`], [`toml`], [`yaml`]). [`edit`] computes the new text of a
+//! file and compares it with the intended change. [`file`] writes the text atomically, and only if no other program
+//! wrote in the meantime.
 
 mod approvals;
 pub(crate) mod edit;
@@ -117,7 +118,7 @@ pub(crate) enum Scope {
 /// The file with instructions that most clients read in a project (<https://agents.md>).
 const AGENTS: &str = "AGENTS.md";
 
-/// The clients with a known configuration. The files and keys are those of their documentation:
+/// The clients with a known configuration. The files and keys come from the documentation of the clients:
 /// <https://code.claude.com/docs/en/mcp>, <https://developers.openai.com/codex/mcp>, <https://cursor.com/docs/mcp>,
 /// <https://code.visualstudio.com/docs/agents/reference/mcp-configuration>,
 /// <https://geminicli.com/docs/tools/mcp-server/>,
@@ -130,7 +131,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         label: "Claude Code",
         programs: &["claude"],
         directory: UserPaths::claude_directory,
-        user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
+        user: |paths| paths.claude.as_ref().unwrap_or(&paths.home).join(".claude.json"),
         project: Some(".mcp.json"),
         projects: Some("projects"),
         format: Format::Json(json::Shape {
@@ -141,7 +142,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         }),
         rules: Some(ToolRules {
             files: PartFiles {
-                user: Some(|around| around.claude_directory().join("settings.json")),
+                user: Some(|paths| paths.claude_directory().join("settings.json")),
                 project: Some(".claude/settings.json"),
             },
             is_needed: true,
@@ -149,7 +150,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
             remove: Some(|text| rules::CLAUDE.remove(text)),
         }),
         instructions: PartFiles {
-            user: Some(|around| around.claude_directory().join("CLAUDE.md")),
+            user: Some(|paths| paths.claude_directory().join("CLAUDE.md")),
             project: Some("CLAUDE.md"),
         },
         advice: None,
@@ -158,29 +159,29 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "codex",
         label: "Codex",
         programs: &["codex"],
-        directory: |around| around.codex.clone(),
-        user: |around| around.codex.join("config.toml"),
+        directory: |paths| paths.codex.clone(),
+        user: |paths| paths.codex.join("config.toml"),
         project: Some(".codex/config.toml"),
         projects: None,
         format: Format::Toml,
         rules: Some(ToolRules {
             files: PartFiles {
-                user: Some(|around| around.codex.join("config.toml")),
+                user: Some(|paths| paths.codex.join("config.toml")),
                 project: Some(".codex/config.toml"),
             },
             is_needed: false,
             allow_reading: approvals::allow_reading,
             remove: None,
         }),
-        instructions: PartFiles { user: Some(|around| around.codex.join("AGENTS.md")), project: Some(AGENTS) },
+        instructions: PartFiles { user: Some(|paths| paths.codex.join("AGENTS.md")), project: Some(AGENTS) },
         advice: None,
     },
     Client {
         name: "cursor",
         label: "Cursor",
         programs: &["cursor", "cursor-agent"],
-        directory: |around| around.home.join(".cursor"),
-        user: |around| around.home.join(".cursor/mcp.json"),
+        directory: |paths| paths.home.join(".cursor"),
+        user: |paths| paths.home.join(".cursor/mcp.json"),
         project: Some(".cursor/mcp.json"),
         projects: None,
         format: Format::Json(json::Shape {
@@ -191,7 +192,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         }),
         rules: Some(ToolRules {
             files: PartFiles {
-                user: Some(|around| around.home.join(".cursor/permissions.json")),
+                user: Some(|paths| paths.home.join(".cursor/permissions.json")),
                 project: Some(".cursor/permissions.json"),
             },
             is_needed: false,
@@ -205,8 +206,8 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "vscode",
         label: "VS Code",
         programs: &["code"],
-        directory: |around| around.config.join("Code"),
-        user: |around| around.config.join("Code/User/mcp.json"),
+        directory: |paths| paths.config.join("Code"),
+        user: |paths| paths.config.join("Code/User/mcp.json"),
         project: Some(".vscode/mcp.json"),
         projects: None,
         format: Format::Json(json::Shape {
@@ -223,8 +224,8 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "gemini",
         label: "Gemini CLI",
         programs: &["gemini"],
-        directory: |around| around.home.join(".gemini"),
-        user: |around| around.home.join(".gemini/settings.json"),
+        directory: |paths| paths.home.join(".gemini"),
+        user: |paths| paths.home.join(".gemini/settings.json"),
         project: Some(".gemini/settings.json"),
         projects: None,
         format: Format::Json(json::Shape {
@@ -235,8 +236,8 @@ pub(crate) const CLIENTS: [Client; 9] = [
         }),
         rules: Some(ToolRules {
             files: PartFiles {
-                user: Some(|around| around.home.join(".gemini/policies/steplatch.toml")),
-                // It ignores policies of a project.
+                user: Some(|paths| paths.home.join(".gemini/policies/steplatch.toml")),
+                // Gemini CLI ignores policies of a project.
                 project: None,
             },
             is_needed: true,
@@ -244,7 +245,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
             remove: Some(policy::remove_rules),
         }),
         instructions: PartFiles {
-            user: Some(|around| around.home.join(".gemini/GEMINI.md")),
+            user: Some(|paths| paths.home.join(".gemini/GEMINI.md")),
             project: Some("GEMINI.md"),
         },
         advice: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
@@ -253,8 +254,8 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "copilot",
         label: "Copilot CLI",
         programs: &["copilot"],
-        directory: |around| around.home.join(".copilot"),
-        user: |around| around.home.join(".copilot/mcp-config.json"),
+        directory: |paths| paths.home.join(".copilot"),
+        user: |paths| paths.home.join(".copilot/mcp-config.json"),
         project: Some(".github/mcp.json"),
         projects: None,
         format: Format::Json(json::Shape {
@@ -265,7 +266,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         }),
         rules: None,
         instructions: PartFiles {
-            user: Some(|around| around.home.join(".copilot/copilot-instructions.md")),
+            user: Some(|paths| paths.home.join(".copilot/copilot-instructions.md")),
             project: Some(AGENTS),
         },
         advice: None,
@@ -274,7 +275,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
         name: "opencode",
         label: "OpenCode",
         programs: &["opencode"],
-        directory: |around| around.config.join("opencode"),
+        directory: |paths| paths.config.join("opencode"),
         user: UserPaths::opencode_file,
         project: Some("opencode.json"),
         projects: None,
@@ -290,31 +291,28 @@ pub(crate) const CLIENTS: [Client; 9] = [
             allow_reading: |text| rules::OPENCODE.allow_reading(text),
             remove: Some(|text| rules::OPENCODE.remove(text)),
         }),
-        instructions: PartFiles {
-            user: Some(|around| around.config.join("opencode/AGENTS.md")),
-            project: Some(AGENTS),
-        },
+        instructions: PartFiles { user: Some(|paths| paths.config.join("opencode/AGENTS.md")), project: Some(AGENTS) },
         advice: None,
     },
     Client {
         name: "goose",
         label: "goose",
         programs: &["goose"],
-        directory: |around| around.config.join("goose"),
-        user: |around| around.config.join("goose/config.yaml"),
+        directory: |paths| paths.config.join("goose"),
+        user: |paths| paths.config.join("goose/config.yaml"),
         project: None,
         projects: None,
         format: Format::Yaml,
         rules: None,
-        instructions: PartFiles { user: Some(|around| around.config.join("goose/.goosehints")), project: Some(AGENTS) },
+        instructions: PartFiles { user: Some(|paths| paths.config.join("goose/.goosehints")), project: Some(AGENTS) },
         advice: None,
     },
     Client {
         name: "zed",
         label: "Zed",
         programs: &["zed", "zeditor"],
-        directory: |around| around.config.join("zed"),
-        user: |around| around.config.join("zed/settings.json"),
+        directory: |paths| paths.config.join("zed"),
+        user: |paths| paths.config.join("zed/settings.json"),
         project: Some(".zed/settings.json"),
         projects: None,
         format: Format::Json(json::Shape {
@@ -324,7 +322,7 @@ pub(crate) const CLIENTS: [Client; 9] = [
             entry: json::EntryForm::Plain,
         }),
         rules: Some(ToolRules {
-            files: PartFiles { user: Some(|around| around.config.join("zed/settings.json")), project: None },
+            files: PartFiles { user: Some(|paths| paths.config.join("zed/settings.json")), project: None },
             is_needed: true,
             allow_reading: |text| rules::ZED.allow_reading(text),
             remove: Some(|text| rules::ZED.remove(text)),
@@ -353,13 +351,13 @@ impl Client {
         }
     }
 
-    /// Returns the settings of this project in the text of the user's file, as `claude mcp add` writes them.
+    /// Returns this project's settings from the text of the user's file, as written by `claude mcp add`.
     pub(crate) fn project_settings(&self, text: &str, user_paths: &UserPaths) -> Option<String> {
         let settings: serde_json::Value = serde_json::from_str(text).ok()?;
         Some(settings.get(self.projects?)?.get(user_paths.project.to_str()?)?.to_string())
     }
 
-    /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its
+    /// Returns whether the client is present. Its directory, its file or its program show this; for a project, also its
     /// project files.
     pub(crate) fn is_present(&self, scope: Scope, user_paths: &UserPaths) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
@@ -382,7 +380,7 @@ pub(crate) struct UserPaths {
     pub(crate) config: PathBuf,
     /// Claude Code's configuration directory, if the environment sets it.
     pub(crate) claude: Option<PathBuf>,
-    /// Codex' configuration directory.
+    /// Codex's configuration directory.
     pub(crate) codex: PathBuf,
     /// The project: the working directory of the command.
     pub(crate) project: PathBuf,
@@ -416,7 +414,7 @@ impl UserPaths {
         self.claude.clone().unwrap_or_else(|| self.home.join(".claude"))
     }
 
-    /// Returns OpenCode's configuration: that with comments, if there is one.
+    /// Returns OpenCode's configuration file: the one with comments, if it exists.
     fn opencode_file(&self) -> PathBuf {
         let directory = self.config.join("opencode");
         let with_comments = directory.join("opencode.jsonc");
@@ -431,7 +429,7 @@ impl UserPaths {
         program_in(&self.path, program)
     }
 
-    /// Returns a path as people write it.
+    /// Returns a path in the form that people write.
     pub(crate) fn display_path(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(below) if !below.as_os_str().is_empty() => format!("~/{}", below.display()),

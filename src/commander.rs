@@ -1,10 +1,9 @@
 //! `steplatch commander`: a conversation with the daemon, line by line, for people.
 //!
-//! The parsed line (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and the state of the session (`session.rs`)
-//! do not depend on the terminal or the daemon, so that another view can draw them.
-//! `conversation.rs` connects them with the terminal (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`): it
-//! reads lines, `carry_out.rs` executes commands, `questions.rs` asks the questions of gates, and `job_events.rs` shows
-//! events.
+//! The parsed line (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and the state of the session (`session.rs`) do
+//! not depend on the terminal or the daemon, so that another view can draw them. `conversation.rs` reads lines, and
+//! connects the other modules with the terminal (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`).
+//! `carry_out.rs` executes commands, `questions.rs` asks the questions of gates, and `job_events.rs` shows events.
 
 mod carry_out;
 mod catalog;

@@ -19,7 +19,7 @@ use steplatch_protocol::{
 use crate::daemon_client;
 use crate::print::{fitted, visible};
 
-/// Environment variable through which the script of a shell requests candidates.
+/// Environment variable of a shell script's request for candidates.
 const COMPLETE_VARIABLE: &str = "STEPLATCH_COMPLETE";
 
 /// Time limit of a request to the daemon.

@@ -6,7 +6,7 @@ use steplatch_protocol::{Client, DaemonPaths, Hello, ReconnectingClient, Starter
 
 use crate::failure::Failure;
 
-/// Returns the paths of the daemon for a state directory, by default that of the user.
+/// Returns the paths of the daemon for a state directory, by default the user's.
 pub(crate) fn daemon_paths(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
     DaemonPaths::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -23,7 +23,7 @@ use crate::{daemon_client, print};
 pub(crate) enum State {
     /// Working.
     Ok,
-    /// Absent, which is not a problem.
+    /// Absent, but not a problem.
     Absent,
     /// Working, with a possible problem.
     Warning,

@@ -99,7 +99,7 @@ impl ListenOptions {
     }
 }
 
-/// Returns the token of the server, its text if it is new, and its file if it has one.
+/// Returns the token of the server, the text of a new token, and the file of a stored token.
 fn token(paths: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
     match std::env::var(TOKEN_VARIABLE) {
         Ok(text) if !text.is_empty() => {

@@ -1,4 +1,4 @@
-//! The person's own terminal: keys as bytes, and the raw mode, in which every key arrives immediately.
+//! The person's own terminal: keys as bytes, and the raw mode. In raw mode, every key arrives immediately.
 //!
 //! A thread reads the keyboard, because reads block. The thread can stop without waiting for another key, so that it
 //! takes no input from the component that reads next.
@@ -36,7 +36,7 @@ impl RawMode {
         Ok(mode)
     }
 
-    /// Enters the raw mode again after a suspension, during which the shell used the terminal.
+    /// Enters the raw mode again after a suspension. The shell used the terminal during the suspension.
     pub(crate) fn set(&self) -> io::Result<()> {
         let mut raw = self.original_mode.clone();
         raw.make_raw();
@@ -86,7 +86,7 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        // Wake the thread, which waits for capacity in the channel or for a key.
+        // Wake the thread: it waits for capacity in the channel or for a key.
         self.keys.close();
         self.stop_pipe = None;
         if let Some(thread) = self.thread.take() {

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Runs as the askpass program of `ssh`, which asks the user questions.
+/// Runs as the askpass program of `ssh`, for `ssh`'s questions to the user.
 fn pass_on_question(ticket: String) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -1,7 +1,7 @@
 //! The server of the page for a state directory: the record of the server, and its start in the background.
 //!
 //! Owns the file `serve.lock` in the runtime directory. The server holds the lock on the file (flock(2)) while it runs,
-//! so that no browser opens the address of a server that has exited, where another user's program may listen.
+//! so that no browser opens the address of a server that has exited. Another user's program may listen there.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, Seek as _, Write as _};
@@ -178,7 +178,7 @@ pub(crate) async fn stop(paths: &DaemonPaths) -> Result<Option<PageServerRecord>
     Ok(Some(record))
 }
 
-/// Starts a server in its own session and waits until it listens, or returns its error.
+/// Starts a server in its own session and waits until the server listens, or returns the server's error.
 async fn spawn(paths: &DaemonPaths, port: u16) -> Result<(), Failure> {
     let start_error = |error: io::Error| Failure::system("the server of the page could not be started", &error);
     let mut command = std::process::Command::new(daemon_client::starter()?.program);

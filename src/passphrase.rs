@@ -1,7 +1,7 @@
 //! Passphrases, read without echo.
 //!
 //! Passphrases come from a terminal without echo, or from standard input for scripts. They never come from an argument
-//! or the environment, which other processes can read.
+//! or the environment, because other processes can read these.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub(crate) const STRONG: Style = Style::new().bold();
 /// Environment variable with the filter of logs, in the syntax of `tracing_subscriber::EnvFilter`.
 pub(crate) const LOG_VARIABLE: &str = "STEPLATCH_LOG";
 
-/// Default filter of logs. Excludes the MCP library, which reports the disconnection of a client as an error.
+/// Default filter of logs. Excludes the MCP library, because it reports the disconnection of a client as an error.
 pub(crate) const DEFAULT_LOG_FILTER: &str = "warn,rmcp=error,rmcp::service=off";
 
 /// Function that replaces the filter of logs. `None` restores the filter of the command line.
@@ -75,8 +75,8 @@ pub(crate) fn ask(question: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints text from a program or agent without an additional line end. The text is unchanged, unless standard output
-/// is a terminal, which would interpret control characters.
+/// Prints text from a program or agent without an additional line end. The text is unchanged, unless standard output is
+/// a terminal: a terminal would interpret control characters.
 pub(crate) fn unchanged(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
         true => bytes(harmless(text).as_bytes()),
@@ -117,7 +117,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     json_text(serde_json::to_string(value).map_err(io::Error::other)?)
 }
 
-/// Prints JSON. On a terminal, escapes C1 controls and bidirectional characters, which JSON leaves unchanged.
+/// Prints JSON. On a terminal, escapes C1 controls and bidirectional characters, because JSON leaves them unchanged.
 fn json_text(mut text: String) -> io::Result<()> {
     if io::stdout().is_terminal() && text.chars().any(is_harmful) {
         text = escaped_json(&text);
@@ -145,7 +145,7 @@ pub(crate) fn is_harmful(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t')) || changes_direction(character)
 }
 
-/// Returns whether a character changes the direction of the text after it, which can disguise the text.
+/// Returns whether a character changes the direction of the text after it, and so can disguise that text.
 fn changes_direction(character: char) -> bool {
     matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -321,7 +321,7 @@ fn wrapped_line(line: &str, max_columns: usize, long_word: LongWord) -> Vec<Stri
     rows
 }
 
-/// Minimum width to which text is wrapped.
+/// Minimum width of wrapped text.
 const MIN_WRAP_COLUMNS: usize = 24;
 
 /// Makes text [`visible`] and wraps it if standard output is a terminal. Lines after the first begin with `indent`
@@ -353,7 +353,7 @@ fn message_rows(message: &str, label: usize, width: Option<usize>) -> String {
     rows.join("\n").replace(NO_BREAK_SPACE, " ")
 }
 
-/// Space at which no row is wrapped.
+/// Non-breaking space.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// Replaces spaces in commands of this program with no-break spaces, so that people can copy the commands.
@@ -396,8 +396,8 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
-/// Formats rows of cells as aligned lines of at most `columns` columns, the first one as a dimmed head. The column with
-/// the index `state` has states of runs or terminals, which are coloured.
+/// Formats rows of cells as aligned lines of at most `columns` columns. The first row is a dimmed head. The column with
+/// the index `state` has states of runs or terminals, in colours.
 pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -> Vec<String> {
     let table = table(rows);
     let lines = table.lines().zip(rows).enumerate().map(|(index, (line, row))| {

@@ -28,7 +28,7 @@ const MAX_CONTENT_LINES: usize = 40;
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     lines: Option<mpsc::Receiver<(Instant, String)>>,
-    /// Time at which the current question appeared. Earlier lines belong to other questions.
+    /// Time of the current question's appearance. Earlier lines belong to other questions.
     asked_at: Option<Instant>,
     /// Present while the input is hidden.
     echo_off: Option<EchoOff>,
@@ -40,7 +40,7 @@ impl Person {
         (io::stdin().is_terminal() && io::stdout().is_terminal()).then(Self::default)
     }
 
-    /// Discards the input from before the question, which is about to appear.
+    /// Discards the input from before the question that is about to appear.
     pub(crate) fn listen(&mut self) {
         // Ignore a failure: earlier input is then treated as an answer.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
@@ -151,8 +151,8 @@ pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Optio
 /// early: passphrases have at least six characters.
 const MAX_QUOTED_CHARS: usize = 5;
 
-/// Returns the prefix of a typed line with which a choice or its number begins, and the number of characters after the
-/// prefix. These characters may belong to a passphrase that is typed too early.
+/// Returns the longest prefix of a typed line that begins a choice or its number, and the number of characters after
+/// the prefix. These characters may belong to a passphrase that is typed too early.
 pub(crate) fn choice_prefix<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
     let is_choice_prefix = |part: &str| {
         let part = part.trim_start().to_lowercase();
@@ -255,8 +255,8 @@ pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     lines
 }
 
-/// Formats the time limit of the gate in local time, in the field of the context that states the limit. Other fields,
-/// which the daemon did not write, stay unchanged.
+/// Formats the time limit of the gate in local time, in the field of the context that states the limit. Other fields
+/// stay unchanged, because the daemon did not write them.
 fn in_local_time<'t>(gate: &GateInfo, name: &str, text: &'t str) -> Cow<'t, str> {
     match &gate.expires_at {
         Some(expiry) if name == WITHOUT_ANSWER => match text.strip_prefix(&format!("after {expiry}, ")) {

@@ -1,9 +1,9 @@
 //! Live changes of runs: starts, gates, pauses, ends.
 //!
 //! [`RunChanges`] subscribes to the changes that the daemon publishes, reads the records of changed runs, and compares
-//! each with the previous record. After a restart of the daemon it subscribes again and compares every record, so that
-//! it misses neither ends nor open gates. The daemon collects changes for 0.1 s; a gate that opens and closes within
-//! this time is not reported.
+//! each with the previous record. After a restart of the daemon, [`RunChanges`] subscribes again and compares every
+//! record, so that neither ends nor open gates are missed. The daemon collects changes for 0.1 s; a gate that opens and
+//! closes within this time is not reported.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const MAX_PAGE_RUNS: u32 = 1000;
 pub(crate) enum RunChange {
     /// The run started.
     Started,
-    /// A gate of the run or of one of its descendants opened.
+    /// A gate of the run or of a descendant opened.
     GateOpened(Box<GateInfo>),
     /// The gate with this id was answered, timed out or was withdrawn.
     GateClosed(String),

@@ -1,4 +1,4 @@
-//! The events of a run, and the states in which the run asked for its next state.
+//! The events of a run, and the states that ended with a question for the next state.
 
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
@@ -26,7 +26,7 @@ pub(crate) async fn read_events(paths: &DaemonPaths, run: &str) -> Result<Vec<Ru
     Ok(events)
 }
 
-/// Returns the states in which the run asked for the next state, because no expected screen appeared.
+/// Returns the states that ended with a question for the next state, because no expected screen appeared.
 pub(crate) fn asking_states(events: &[RunEvent]) -> Vec<String> {
     let state = |event: &&RunEvent| event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned();
     // A declared gate names the parties that may answer it; a question about the next state does not.

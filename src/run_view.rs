@@ -60,7 +60,7 @@ pub(crate) trait View {
 const STATE_COLUMNS: usize = 16;
 const TOOL_COLUMNS: usize = 18;
 
-/// Maximum number of lines shown of the last screen or output of a failed run.
+/// Maximum number of shown lines of a failed run's last screen or output.
 const MAX_SCREEN_LINES: usize = 12;
 
 /// The state or call in progress.
@@ -84,7 +84,8 @@ struct RunSummary {
     /// Return values of the run, with their names.
     return_values: Vec<(String, String)>,
     calls: Calls,
-    /// The last failed state. Its line follows with the next event, which may be a transition that handles the failure.
+    /// The last failed state. Its line follows with the next event, because that event may be a transition that handles
+    /// the failure.
     failed: Option<FailedState>,
 }
 
@@ -135,7 +136,7 @@ impl RunSummary {
         let current = self.current.take()?;
         let result = event.data.get("result").unwrap_or(&Value::Null);
         let seconds = event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
-        // A command that failed shows its output; the screen would be that of an earlier state.
+        // A failed command shows its output; the screen would belong to an earlier state.
         for (field, label) in [("screen_content", "the last screen"), ("output", "the last output")] {
             let text = result.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
             if let Some(text) = text {
@@ -269,7 +270,7 @@ fn title_line(event: &RunEvent) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct LineView {
     summary: RunSummary,
-    /// Id of the shown run, which distinguishes it from nested runs.
+    /// Id of the shown run, to distinguish it from nested runs.
     run: String,
     /// Nested runs in progress, by id.
     nested: HashMap<String, RunSummary>,
@@ -298,7 +299,7 @@ fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     format!("  {QUIET}{text}{QUIET:#}")
 }
 
-/// Time after which the line of a state in progress appears and is animated.
+/// Delay before the animated line of a state in progress.
 const ANIMATION_DELAY: Duration = Duration::from_millis(150);
 
 impl LineView {

@@ -37,7 +37,7 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     /// Environment variable.
     pub(crate) variable: &'static str,
-    /// Earlier names, which are still read if the current names are absent.
+    /// Earlier names. They are still read if the current names are absent.
     former: Option<FormerNames>,
     /// Description for people.
     pub(crate) description: &'static str,
@@ -341,8 +341,8 @@ impl Settings {
     /// Reads the settings of this user.
     ///
     /// # Errors
-    /// If the file or the environment is invalid. The error has all problems, including unknown keys, which alone would
-    /// only cause warnings.
+    /// If the file or the environment is invalid. The error has all problems, including unknown keys, although these
+    /// alone would only cause warnings.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
         let text = match path.as_deref().map(read_settings_file) {
@@ -615,7 +615,7 @@ impl Key {
 /// Maximum size of a settings file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a regular file. Refuses other files, which may be endless or block.
+/// Reads the text of a regular file. Refuses other files, because they may be endless or block.
 fn read_settings_file(path: &Path) -> std::io::Result<String> {
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
@@ -630,7 +630,7 @@ fn read_settings_file(path: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-/// Returns the path of this user's settings file, which need not exist.
+/// Returns the path of this user's settings file. The file need not exist.
 pub(crate) fn file() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let directory = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;

@@ -238,7 +238,7 @@ fn programs(machine: &Definition) -> Vec<String> {
     programs
 }
 
-/// Replaces each placeholder in a command with `$`, which cannot be the name of a program.
+/// Replaces each placeholder in a command with `$`, because `$` cannot be the name of a program.
 fn mask_placeholders(command: &str) -> String {
     let mut replaced = String::new();
     let mut remaining = command;
@@ -258,7 +258,7 @@ fn mask_placeholders(command: &str) -> String {
     replaced + remaining
 }
 
-/// Writes the typed input of a machine, followed by that of the embedded machines.
+/// Writes the typed input of a machine, followed by the typed input of the embedded machines.
 fn write_steps(text: &mut String, machine: &Definition) {
     text.push_str("\n| state | types |\n|---|---|\n");
     for (state, typed) in typed_inputs(machine) {
@@ -291,7 +291,7 @@ fn plain_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Formats text as a double-quoted scalar of YAML, which is a superset of JSON.
+/// Formats text as a double-quoted scalar of YAML. YAML is a superset of JSON.
 fn yaml_string(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -1,8 +1,8 @@
 //! Approvals of Codex: the tools of steplatch that only read, in the settings of its entry
 //! (<https://developers.openai.com/codex/config-reference/>).
 //!
-//! Codex calls tools that declare themselves read-only without asking. The approvals keep it so if the entry has
-//! another default (`default_tools_approval_mode`). They are removed with the entry.
+//! Codex calls tools that declare themselves read-only without asking. The approvals keep this behaviour if the entry
+//! has another default (`default_tools_approval_mode`). The removal of the entry also removes the approvals.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::rules::reading_tools;
 use super::text::{Unreadable, split_mark};
 use super::toml::{self, SERVERS, TOOLS};
 
-/// The setting of a tool, and the value with which Codex does not ask.
+/// The setting of a tool, and the value that keeps Codex from asking.
 const MODE: &str = "approval_mode";
 const APPROVE: &str = "approve";
 

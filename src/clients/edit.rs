@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
     },
     /// The entry was correct already.
     Kept,
-    /// The entry connects over HTTP, which is a choice of the user.
+    /// The entry connects over HTTP, by choice of the user.
     KeptUrl(String),
     /// The entry was removed.
     Removed,
@@ -65,7 +65,7 @@ enum Location {
     Yaml,
 }
 
-/// Returns the locations of entries, or that of a new one.
+/// Returns the locations of entries, or the location of a new entry.
 fn locations(format: Format, text: &str) -> Result<Vec<Location>, Unreadable> {
     match format {
         Format::Json(shape) => Ok(json::places(text, shape)?.into_iter().map(Location::Json).collect()),

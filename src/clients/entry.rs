@@ -1,4 +1,4 @@
-//! The steplatch entry: the expected one, and the one in a client's configuration.
+//! The steplatch entry: the expected entry, and the existing entry in a client's configuration.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +16,7 @@ pub(crate) const NAME: &str = "steplatch";
 /// Limit of a call for clients with a shorter one: as long as a command may run.
 const CALL_TIMEOUT_SECONDS: u32 = 3600;
 
-/// Entry with which a client should start this program.
+/// Expected entry: a client starts this program with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnEntry {
     /// The program's path, or its name if `PATH` finds this very program.

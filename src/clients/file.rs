@@ -1,14 +1,15 @@
 //! Atomic replacement of files that other programs own.
 //!
-//! The client may write the same file at any time. The new text is therefore derived from the current one and written
-//! to a file next to it. A rename puts it into place only if the original is unchanged.
+//! The client may write the same file at any time. The new text is therefore derived from the current text and written
+//! to a file next to the original. A rename puts it into place only if the original is unchanged.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a configuration, in bytes. Claude Code keeps its history in its own, which grows to megabytes.
+/// Maximum size of a configuration, in bytes. Claude Code also keeps its history in its configuration, and that file
+/// grows to megabytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Number of attempts of a replacement while another program keeps writing.

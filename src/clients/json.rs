@@ -67,8 +67,8 @@ impl Place {
     }
 }
 
-/// Returns the places of entries, or that of a new entry. If both notations have an entry, it returns both, because
-/// one version of the client prefers the older, and another one the newer.
+/// Returns the places of entries, or the place of a new entry. If both notations have an entry, returns both entries:
+/// one version of the client prefers the older notation, and another version the newer.
 pub(super) fn places(text: &str, shape: Shape) -> Result<Vec<Place>, Unreadable> {
     let older = Place { shape, is_newer: false };
     let (Some(newer), Some(root)) = (shape.newer, parse(text, shape.strict)?) else { return Ok(vec![older]) };
@@ -243,7 +243,7 @@ pub(super) fn unreadable(text: &str, error: &ParseError) -> Unreadable {
     Unreadable::at(text, error.range().start, error.kind().to_string())
 }
 
-/// Parses the document, which must be an object if it is not empty.
+/// Parses the document. A document that is not empty must be an object.
 fn parse(text: &str, strict: bool) -> Result<Option<Object<'_>>, Unreadable> {
     let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(strict))
         .map_err(|error| unreadable(text, &error))?;
@@ -280,7 +280,7 @@ fn innermost<'a, 'b, 'c>(
     Ok((object, &[]))
 }
 
-/// Returns the last property of this name, which is the effective one.
+/// Returns the last property of this name, the effective one.
 fn find_last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
     object.properties.iter().rev().find(|property| property.name.as_str() == name)
 }

@@ -1,5 +1,4 @@
-//! Rules in the JSON documents of clients: the tools of steplatch that only read, which a client then calls without
-//! asking.
+//! Rules in the JSON documents of clients: a client calls the tools of steplatch that only read without asking.
 //!
 //! The file belongs to the client and its users; everything else stays unchanged.
 
@@ -19,7 +18,7 @@ pub(super) struct JsonRules {
     /// The text before the name of a tool in a rule.
     prefix: &'static str,
     form: RuleForm,
-    /// The property with rules in the notation of a newer version, which is not edited.
+    /// The property with rules in the notation of a newer version. It is not edited.
     newer: Option<&'static str>,
     /// True if the client rejects comments and trailing commas.
     strict: bool,
@@ -30,7 +29,7 @@ pub(super) struct JsonRules {
 enum RuleForm {
     /// A list of the tools to call without asking.
     List,
-    /// Such a list, which stays absent if it is: its presence has another effect.
+    /// An existing list of this kind. An absent list stays absent, because its presence has another effect.
     ExistingList,
     /// An object with one property for each tool, with this value.
     Property(fn() -> Value),
@@ -45,7 +44,7 @@ pub(super) const CLAUDE: JsonRules = JsonRules {
     strict: true,
 };
 
-/// Cursor (<https://cursor.com/docs/reference/permissions>). A list in this file replaces that of the application.
+/// Cursor (<https://cursor.com/docs/reference/permissions>). A list in this file replaces the application's list.
 pub(super) const CURSOR: JsonRules = JsonRules {
     path: &["mcpAllowlist"],
     prefix: "steplatch:",

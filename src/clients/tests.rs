@@ -17,7 +17,7 @@ fn format(client: &str) -> Format {
     CLIENTS.iter().find(|row| row.name == client).unwrap().format
 }
 
-/// Returns paths for which `/bin/sh` is this program, and `PATH` finds it.
+/// Returns paths with `/bin/sh` as this program, found through `PATH`.
 fn test_paths() -> UserPaths {
     let directory = PathBuf::from("/nowhere");
     UserPaths {
@@ -553,7 +553,7 @@ proptest! {
             prop_assert_eq!((rules.allow_reading)(&new).unwrap(), (Outcome::Kept, new.clone()));
             let (outcome, back) = rules.remove.unwrap()(&new).unwrap();
             prop_assert_eq!(outcome, Outcome::Removed);
-            // A comma may stay behind the last property, where the client accepts it.
+            // A comma may stay after the last property, where the client accepts it.
             let without_gaps = |text: &str| text.replace([' ', '\t', '\r', '\n', ','], "");
             prop_assert_eq!(without_gaps(&back), without_gaps(&text));
         }

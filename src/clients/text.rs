@@ -20,7 +20,7 @@ impl Splice {
     }
 }
 
-/// Returns `text` with `splices`, which do not overlap, applied in any order.
+/// Returns `text` with `splices` applied in any order. The splices must not overlap.
 pub(super) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> String {
     splices.sort_by_key(|splice| splice.range.start);
     let mut out = String::with_capacity(text.len() + splices.iter().map(|splice| splice.text.len()).sum::<usize>());
@@ -34,7 +34,7 @@ pub(super) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> String {
     out
 }
 
-/// Splits a byte order mark, which some editors write, from the text of a document.
+/// Splits a byte order mark from the text of a document. Some editors write such a mark.
 pub(super) fn split_mark(text: &str) -> (&str, &str) {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     text.split_at(start)

@@ -66,7 +66,7 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
     Ok(apply_splices(text, splices))
 }
 
-/// Returns the text in which each of these tools of the entry has a setting; an existing one stays.
+/// Returns the text with a setting for each of these tools of the entry. An existing setting stays.
 ///
 /// # Errors
 /// If the text is not TOML, or has no entry with a table of tools.
@@ -253,7 +253,8 @@ fn collect_lines(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
             let mut nested = Vec::new();
             table.iter().for_each(|(_, item)| collect_lines(text, item, &mut nested));
             if text[span].starts_with('[') {
-                // Comments between its values belong to it. Its subtables have their own headers, and may be anywhere.
+                // Comments between the values of the table belong to the table. Subtables have their own headers, and
+                // may be anywhere.
                 let direct = table.iter().filter(|(_, item)| !has_header(text, item));
                 let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(item_lines.end);
                 lines.push(item_lines.start..end.max(item_lines.end));

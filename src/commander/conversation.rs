@@ -1,4 +1,4 @@
-//! The main loop of the conversation: it reads lines, executes them, and shows events.
+//! The main loop of the conversation: reads lines, executes them, and shows events.
 //!
 //! The loop either reads a line or waits for a call in the foreground. Other calls continue in the background, and
 //! their output appears above the line. The wait ends when the call ends, exceeds a time limit, or opens a gate,
@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::print::{self, visible};
 use crate::run_view::{LineView, View};
 
-/// Time after which a call moves to the background.
+/// Maximum time of a call in the foreground.
 pub(super) const BACKGROUND_DELAY: Duration = Duration::from_secs(2);
 
 /// The exit code of a script whose last line waits for an answer.
@@ -38,7 +38,7 @@ const INTERRUPTED_EXIT_CODE: u8 = 130;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Foreground {
     pub(super) number: usize,
-    /// Time at which the call moves to the background. `None` waits for its end.
+    /// End of the call's time in the foreground. `None` to wait for the end of the call.
     until: Option<Instant>,
     /// True if the person has cancelled the call.
     pub(super) is_cancelled: bool,
@@ -218,7 +218,7 @@ impl<'a> Conversation<'a> {
             ResolvedText::Missing(numbers) => {
                 self.session.queue_text(PendingText::Call(number), text);
                 self.screen.print_remark(&format!("::{number} {shown_target} waits for {}", still_coming(&numbers)))?;
-                // The awaited call may need an answer, which is a later line.
+                // The awaited call may need an answer, from a later line.
                 if !self.screen.is_interactive() {
                     self.exit_code = WAITING_EXIT_CODE;
                     return Ok(());

@@ -118,7 +118,7 @@ impl Lines {
         std::thread::spawn(move || {
             for text in printed {
                 count.fetch_sub(1, Ordering::Relaxed);
-                // Ignore a failure, because the terminal has closed, which also ends the input.
+                // Ignore a failure: it means that the terminal has closed, and that also ends the input.
                 let _ = printer.print(text);
             }
         });

@@ -40,7 +40,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Returns the file of the target and the name of the workflow in that file, if given: `story.py`,
-    /// `./stories.py:one`. `None` for the name of a saved workflow, which has neither slashes nor dots.
+    /// `./stories.py:one`. `None` for the name of a saved workflow: such a name has neither slashes nor dots.
     pub(crate) fn file(&self) -> Option<(&str, Option<&str>)> {
         let (file, workflow) = file_and_workflow(&self.name);
         let is_file = file.contains('/') || file.ends_with(".json") || file.ends_with(".py");

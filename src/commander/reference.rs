@@ -24,7 +24,7 @@ enum Step {
     Index(i64),
 }
 
-/// Text with references in it, each bound to the number of its result.
+/// Text with references, bound to the numbers of their results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PinnedRefs(Vec<Piece>);
 
@@ -35,7 +35,7 @@ enum Piece {
     Reference(String, usize, Vec<Step>),
 }
 
-/// Parses the references in `text` and binds them; `names` are those of all earlier calls, in order.
+/// Parses the references in `text` and binds them. `names` are the names of all earlier calls, in order.
 ///
 /// `\::` and `a::b` are not references.
 ///

@@ -79,7 +79,7 @@ pub(crate) enum PendingText {
     /// Make the call of this number.
     Call(usize),
     Order(String),
-    /// Show the value, which is from the result of this number.
+    /// Show the value from the result of this number.
     Look(usize),
     Answer(String),
 }
@@ -298,8 +298,8 @@ impl Session {
         self.entries.iter().map(|entry| entry.target.short()).collect()
     }
 
-    /// Adds a question after the others, or before them with `at_front`. Returns whether it has become the current one.
-    /// An existing question of the same gate keeps its state.
+    /// Adds a question after the others, or before them with `at_front`. Returns whether it has become the current
+    /// question. An existing question of the same gate keeps its state.
     pub(crate) fn add_question(&mut self, gate: GateInfo, entry: Option<usize>, at_front: bool) -> bool {
         let position = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
         let known = match position {
@@ -326,7 +326,7 @@ impl Session {
         self.questions.iter_mut().find(|question| question.asking.gate().gate_id == gate)
     }
 
-    /// Returns the current question, which the next line answers.
+    /// Returns the current question. The next line answers it.
     pub(crate) fn current_question(&self) -> Option<&Question> {
         self.questions.front()
     }
@@ -336,7 +336,7 @@ impl Session {
         self.questions.iter()
     }
 
-    /// Removes the question of a closed gate. Returns it with a flag that is true if it was the current one.
+    /// Removes the question of a closed gate. Returns the question, and true if it was the current question.
     pub(crate) fn remove_question(&mut self, gate: &str) -> Option<(Question, bool)> {
         let position = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
         self.questions.remove(position).map(|question| (question, position == 0))

@@ -267,7 +267,7 @@ async fn follow_run(
     }
 }
 
-/// Sends the events of a run, and of its nested runs, until its last one.
+/// Sends the events of a run and of its nested runs, until the last event of the run.
 async fn forward_events(
     daemon: &ReconnectingClient,
     sender: &mpsc::Sender<JobEvent>,
@@ -318,7 +318,7 @@ fn shortened_variables(reply: &RunReply) -> Vec<String> {
 }
 
 impl Outcome {
-    /// Returns the result as the JSON object to which references refer, with the same fields for every kind of call.
+    /// Returns the result as a JSON object for references, with the same fields for every kind of call.
     pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
         match self {
             Self::Node(reply) => serde_json::to_value(&**reply).unwrap_or_default(),

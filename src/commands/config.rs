@@ -88,7 +88,8 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Minimum width for descriptions beside the other columns. On narrower terminals, each is on its own line.
+/// Minimum width for descriptions next to the other columns. On narrower terminals, each description is on its own
+/// line.
 const MIN_DESCRIPTION_COLUMNS: usize = 50;
 
 /// Prints a table whose last column is a description, wrapped to the terminal.

@@ -99,8 +99,8 @@ impl Cp {
     }
 }
 
-/// Copies one source. If the connection to the daemon is lost, it starts another daemon and repeats the copy, which
-/// leaves completed files unchanged.
+/// Copies one source. After the loss of the connection to the daemon, starts another daemon and repeats the copy. The
+/// repetition leaves completed files unchanged.
 async fn copy(paths: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
     let initial_counts = (report.files.len(), report.skipped.len());
     let daemon = daemon_client::reconnecting_client(paths)?;

@@ -104,7 +104,8 @@ const READY_MESSAGE: &str = "ready";
 const MAX_START_ATTEMPTS: usize = 3;
 
 async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    // Several clients may find no daemon at the same time. The first one starts it, and the others then find it.
+    // Several clients may find no daemon at the same time. The first client starts a daemon, and the others then find
+    // it.
     let _lock = lock_start(paths).await?;
     let mut attempts = 0;
     let (started, status) = loop {
@@ -124,8 +125,8 @@ async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the daemon unless it is running and requests its status. The flag is true if this call started it. The
-/// inner error means that the daemon exited in the meantime.
+/// Starts the daemon unless it is running, and requests the status of the daemon. The flag is true if this call started
+/// the daemon. The inner error means that the daemon exited in the meantime.
 async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = daemon_client::hello("steplatch");
     let was_started = match connect(paths, hello.clone()).await {
@@ -198,7 +199,7 @@ async fn lock_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
 /// Value of [`TERMINAL_VARIABLE`] in the environment of a daemon.
 const DAEMON_TERMINAL: &str = "daemon";
 
-/// Starts a daemon in its own session and waits until it listens, or returns its error.
+/// Starts a daemon in its own session and waits until the daemon listens, or returns the daemon's error.
 fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
     paths.ensure_runtime().map_err(|error| Failure::work(error.to_string()))?;
     let start_error = |error: io::Error| Failure::system("the daemon could not be started", &error);
@@ -207,7 +208,7 @@ fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
         .arg(paths.state())
         .current_dir("/")
         // The daemon belongs to no terminal, even if it starts within one. This value makes every daemon treat the
-        // descendants of this one as programs, not as a person.
+        // descendants of this daemon as programs, not as a person.
         .env(TERMINAL_VARIABLE, DAEMON_TERMINAL)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

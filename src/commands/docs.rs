@@ -87,7 +87,7 @@ fn rendered_lines(markdown: &str) -> Vec<String> {
     lines
 }
 
-/// Returns text in which `[text](target)` is `text`, or `text (target)` for an address. Images are omitted.
+/// Returns text with `text` in place of `[text](target)`, or `text (target)` for an address. Images are omitted.
 pub(super) fn without_link_targets(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// Commands, each with its examples: a command line and its effect, which may be empty.
+/// Commands with their examples. An example is a command line and its effect; the effect may be empty.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "terminal open",

@@ -301,7 +301,7 @@ impl Answer {
         let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), digest, ..answer };
         let answer = match &self.choice {
             None => AnswerGate { form: Some(self.fill_form(gate)?), ..answer },
-            // The text is the form as JSON, which the daemon parses.
+            // The text is the form as JSON. The daemon parses it.
             Some(choice) if gate.form.is_some() => AnswerGate { answer: choice.clone(), ..answer },
             Some(choice) => {
                 let (choice, number) = question::parse_choice(gate, choice).map_err(|error| {

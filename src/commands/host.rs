@@ -53,14 +53,14 @@ pub(super) fn hosted_paths(client: &str) -> Result<DaemonPaths, Failure> {
     DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Maximum time for the start of a host through a login shell, which first runs the user's profile.
+/// Maximum time for the start of a host through a login shell. The shell first runs the user's profile.
 const LOGIN_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Login shells that take a command with `-c`.
 const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns the command that starts a host for a client on a remote computer. It uses the user's login shell, so that the
-/// terminals have the environment of a login instead of that of an ssh command.
+/// Returns the command that starts a host for a client on a remote computer. The command uses the user's login shell,
+/// so that the terminals have the environment of a login and not of an ssh command.
 fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = daemon_client::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);
@@ -105,7 +105,7 @@ pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Fai
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
-        // Do not store histories in the runtime directory, which is usually in memory.
+        // Do not store histories in the runtime directory, because it is usually in memory.
         history_directory: Some(paths.state().to_owned()),
         integration: Some(integration),
         descriptors,
@@ -151,7 +151,8 @@ fn take_listener() -> std::io::Result<UnixListener> {
 }
 
 /// Raises the limit of descriptors: each terminal takes two or three, and the usual limit is 1,024. Returns the
-/// previous limit for the programs in the terminals, because some of them iterate over all descriptors up to it.
+/// previous limit for the programs in the terminals, because some of these programs iterate over all descriptors up to
+/// the limit.
 fn raise_descriptor_limit() -> Option<u64> {
     let previous = getrlimit(Resource::Nofile);
     let mut raised = getrlimit(Resource::Nofile);

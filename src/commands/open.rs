@@ -76,8 +76,8 @@ pub(super) struct BrowserLogin {
     pub(super) expires_seconds: u64,
 }
 
-/// Requests a ticket for the address `page`, which may have a fragment, and opens a browser with the ticket if
-/// `opens_browser`. Returns the address with the ticket.
+/// Requests a ticket for the address `page`, and opens a browser with the ticket if `opens_browser`. The address may
+/// have a fragment. Returns the address with the ticket.
 pub(super) async fn log_in(
     paths: &DaemonPaths,
     page: &str,
@@ -108,7 +108,7 @@ fn reply_ticket(reply: &OpenPageReply) -> Result<String, Failure> {
 
 /// Returns whether a browser of a desktop can be opened.
 fn has_browser() -> bool {
-    // Without a desktop, xdg-open starts a text-mode browser, which does not run scripts.
+    // Without a desktop, xdg-open starts a text-mode browser. Such a browser does not run scripts.
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     has_desktop || std::env::var_os("BROWSER").is_some()
 }

@@ -78,7 +78,7 @@ fn description(grammar: &clap::Command, name: &str) -> String {
 
 /// Describes the option `--state-dir` with the current state directory, in clap's notation.
 ///
-/// With clap's own `env`, a set variable would count as the option, which 'setup' refuses.
+/// With clap's own `env`, a set variable would count as the option, and 'setup' refuses that option.
 pub(super) fn state_directory() -> String {
     let is_set = env::var_os(STATE_VARIABLE).is_some_and(|directory| !directory.is_empty());
     let home = env::var_os("HOME").filter(|home| !home.is_empty());

@@ -326,7 +326,8 @@ impl RunWatcher<'_> {
     /// Shows an event of the run or of a nested run.
     async fn show(&mut self, event: &RunEvent) -> Result<Option<WatchEnd>, Failure> {
         self.children.follow_started_run(event);
-        // The events of a nested run come before the end of the state that started it, which removes its questions.
+        // The events of a nested run come before the end of the state that started it. The end of that state removes
+        // the questions of the run.
         for nested in self.children.take_ended(event).await {
             self.view.show(&nested)?;
         }
@@ -453,8 +454,8 @@ impl RunWatcher<'_> {
 
     /// Answers a gate. Returns the reply only if the answer was refused.
     ///
-    /// If the connection is lost, the answer may have arrived. It names its gate, so that it can be sent again while
-    /// the gate is open.
+    /// If the connection is lost, the answer may have arrived. An answer names its gate, so that it can be sent again
+    /// while the gate is open.
     async fn send(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {

@@ -118,7 +118,8 @@ impl Setup {
         }
     }
 
-    /// Adds or changes the entry of each selected client, or removes it without one, and likewise the rules.
+    /// Adds or changes the entry of each selected client, and likewise the rules. Without an expected entry, removes
+    /// both.
     pub(super) fn outcomes(&self, user_paths: &UserPaths, own_entry: Option<&OwnEntry>) -> Vec<ClientOutcome> {
         let request = own_entry.map_or(EditRequest::Lack, EditRequest::Have);
         let clients = CLIENTS.iter().filter(|client| self.is_selected(client));
@@ -338,7 +339,7 @@ impl ClientOutcome {
         }
     }
 
-    /// Returns whether there was an entry, which is removed now or would be.
+    /// Returns whether there was an entry that is removed now, or would be.
     pub(super) fn is_removed(&self) -> bool {
         matches!(self.outcome, Some(Ok(Outcome::Removed)))
     }

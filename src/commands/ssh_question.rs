@@ -1,4 +1,4 @@
-//! Questions of `ssh`, which runs this program as its `SSH_ASKPASS` (see ssh(1)).
+//! Questions of `ssh`. It runs this program as its `SSH_ASKPASS` (see ssh(1)).
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use steplatch_protocol::AskSshQuestion;
 use crate::failure::Failure;
 use crate::{daemon_client, print};
 
-/// Sends the question, which is the first argument, to the daemon that started `ssh`, and prints the answer for `ssh`.
+/// Sends the question (the first argument) to the daemon that started `ssh`, and prints the answer for `ssh`.
 pub(crate) async fn pass_on(ticket: String) -> Result<ExitCode, Failure> {
     // A message that needs no answer, for example that a security key waits for a touch.
     if std::env::var_os("SSH_ASKPASS_PROMPT").is_some_and(|kind| kind == "none") {

@@ -1,8 +1,8 @@
 //! `steplatch uninstall`: removes everything that steplatch installed on this computer, and on the remote hosts of
 //! its configuration.
 //!
-//! It lists everything first. Without `--purge`, content made by the person stays, such as settings, runs and
-//! workflows. Files in projects always stay, and so does the program, which its package manager removes.
+//! The command lists everything first. Without `--purge`, content made by the person stays, such as settings, runs and
+//! workflows. Files in projects always stay, and so does the program, because its package manager removes it.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;

@@ -244,7 +244,7 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
         loop {
             let sessions = match daemon.call(ListTerminalSessions {}).await {
                 Ok(reply) => reply.sessions,
-                // The daemon has ended: subscribe again, which waits for the next one.
+                // The daemon has ended: subscribe again. The subscription waits for the next daemon.
                 Err(_) => break,
             };
             let running = sessions.into_iter().filter(|session| session.exit_code.is_none());

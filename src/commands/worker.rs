@@ -76,7 +76,7 @@ Examples:
 See docs/temporal.md.";
 
 impl Worker {
-    /// Returns whether this is the internal worker, which executes functions for the daemon.
+    /// Returns whether this is the internal worker: it executes functions for the daemon.
     pub(super) fn is_internal(&self) -> bool {
         self.temporal.is_none()
     }

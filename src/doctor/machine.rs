@@ -13,10 +13,10 @@ use crate::print;
 /// Maximum length of a socket's path: `sun_path` without its terminating zero, see unix(7).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// Free space below which the check warns, because the disk of the journal may soon be full.
+/// Minimum free space without a warning. With less, the disk of the journal may soon be full.
 const LOW_SPACE_BYTES: u64 = 512 << 20;
 
-/// Free space below which the journal cannot record runs.
+/// Minimum free space for recording runs in the journal.
 const MIN_SPACE_BYTES: u64 = 16 << 20;
 
 /// Shells with an integration that reports prompts and exit codes.

@@ -44,7 +44,7 @@ impl HostSetting {
     }
 }
 
-/// Checks the name of a host, which is used in commands and as a file name.
+/// Checks the name of a host. The name is used in commands and as a file name.
 ///
 /// # Errors
 /// Returns the reason, as the end of a sentence that begins with the name.

@@ -11,7 +11,7 @@ use crate::clients::file::{FileError, replace};
 use crate::clients::text::Unreadable;
 use crate::clients::toml::{with_table, without_table};
 
-/// Error of a change, which left the file unchanged.
+/// Error of a failed change; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsFileError {
     /// The directory of the file is unknown.

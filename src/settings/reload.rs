@@ -13,7 +13,7 @@ use crate::print;
 /// Reloader of a daemon's settings.
 pub(crate) struct Reload {
     settings: Settings,
-    /// The last logged problems, which are not logged again.
+    /// The last logged problems. They are not logged again.
     logged_problems: Option<BadSettings>,
     sender: Sender<Configuration>,
 }

@@ -1,7 +1,7 @@
 //! Notification of changes of the settings file, without polling.
 //!
-//! [`Watch`] watches directories, because editors replace a file with a new one. It watches the nearest existing
-//! ancestor of a missing directory, and both a link and its target.
+//! [`Watch`] watches directories, because editors replace a file with a new one. For a missing directory, it watches
+//! the nearest existing ancestor. For a link, it watches the link and its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// Time from the first change until the file is read, in which the writer may finish.
+/// Delay of the reading after the first change, so that the writer may finish.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
 /// Maximum number of links followed from a file to its target, like in the kernel.
@@ -34,12 +34,12 @@ pub(crate) struct Watch {
 /// A file and the targets of its links.
 type LinkChain = Arc<Mutex<Vec<PathBuf>>>;
 
-/// Identity of a directory, which distinguishes it from a replacement with the same name: device, inode and, because
-/// file systems reuse inodes, the time of creation.
+/// Identity of a directory, to distinguish it from a replacement with the same name: device, inode and, because file
+/// systems reuse inodes, the time of creation.
 type Identity = (u64, u64, Option<SystemTime>);
 
 impl Watch {
-    /// Watches `file`, which need not exist.
+    /// Watches `file`. The file need not exist.
     ///
     /// # Errors
     /// If the limit of watches is reached.
@@ -64,7 +64,7 @@ impl Watch {
     /// next call completes for the same change.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
-            // The channel cannot close, because the watcher, which is a field, owns the sender.
+            // The channel cannot close, because the watcher (a field) owns the sender.
             let _ = self.changed.recv().await;
             self.pending = true;
         }
@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// Watches exactly the directories in which a change of the file can appear now.
+    /// Watches exactly the directories that can show a change of the file now.
     fn update_watches(&mut self) -> notify::Result<()> {
         // Repeat until nothing differs, because other programs may create directories in the meantime.
         loop {

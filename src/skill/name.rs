@@ -1,4 +1,4 @@
-//! The name of a skill, which is the name of its directory.
+//! The name of a skill, and of its directory.
 
 use std::fmt;
 use std::path::Path;

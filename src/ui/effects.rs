@@ -1,4 +1,6 @@
-//! Effects of the full screen that are requests to the daemon: answers, and control of runs.
+//! Requests of the full screen to the daemon: answers to gates, and the control of runs.
+//!
+//! Each request runs in its own task and sends its result as an event, so that no request blocks the event loop.
 
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::event::{Effect, UiEvent, refusal_text};
 
-/// Performs effects in separate tasks, which send their results as events.
+/// Performer of effects. Each effect runs in a separate task and sends its result as an event.
 #[derive(Debug)]
 pub(crate) struct EffectRunner {
     pub(crate) daemon: ReconnectingClient,
@@ -18,7 +20,7 @@ pub(crate) struct EffectRunner {
 }
 
 impl EffectRunner {
-    /// Starts an effect. The event loop itself performs the effects on the person's own terminal.
+    /// Starts an effect. Ignores effects on the person's own terminal, because the event loop performs them itself.
     pub(crate) fn perform(&self, effect: Effect) {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         tokio::spawn(async move {
@@ -48,9 +50,10 @@ impl EffectRunner {
                     let reply = daemon.call(verb).await.map(Box::new).map_err(|error| error.to_string());
                     UiEvent::RanAgain { request, reply }
                 }
-                // The client repeats the call, because a killed daemon may accept a connection and then close it.
+                // The client repeats the call, because a daemon that is being killed may accept a connection and then
+                // close it.
                 Effect::StartDaemon => match daemon.call(DaemonStatus {}).await {
-                    // The lists, which arrive after the connection, show that the daemon is available.
+                    // The lists arrive after the connection, and show that the daemon is available.
                     Ok(_) => return,
                     Err(error) => UiEvent::Done(Err(error.to_string())),
                 },
@@ -62,7 +65,7 @@ impl EffectRunner {
     }
 }
 
-/// Sends an answer, again after each pause that the daemon requires after wrong passphrases.
+/// Sends an answer. Repeats it after each pause that the daemon requires because of wrong passphrases.
 async fn send_answer(
     daemon: &ReconnectingClient,
     answer: &AnswerGate,

@@ -1,4 +1,4 @@
-//! The loop of the full screen: it handles events, performs effects and draws.
+//! The loop of the full screen: handles events, performs effects and draws.
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};

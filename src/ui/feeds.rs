@@ -21,7 +21,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Minimum time between two changes of the shown screen.
 const PICTURE_INTERVAL_MS: u64 = 33;
 
-/// Time in which changes of terminals are collected before the request for their states.
+/// Collection time of terminals' changes before the request for their states.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Pauses before further requests for the states of terminals, because the daemon does not report when a terminal
@@ -132,7 +132,7 @@ impl From<mpsc::error::SendError<UiEvent>> for FeedEnd {
     }
 }
 
-/// Returns whether the daemon has an older version, which does not know the verb.
+/// Returns whether the daemon has an older version without the verb.
 fn is_unknown_verb(error: &CallError) -> bool {
     matches!(error, CallError::Refused(refusal) if refusal.code == ErrorCode::UnknownCommand)
 }

@@ -1,4 +1,4 @@
-//! An opened question, which the person reads by scrolling and then answers line by line.
+//! An opened question. The person reads it by scrolling and then answers line by line.
 //!
 //! Pure. There is no default answer. An answer is possible only once the end of the question has been on the screen,
 //! and 0.8 seconds have passed without a key since the question appeared or changed, or the window received the focus.
@@ -13,7 +13,7 @@ use crate::gate_prompt::{GatePrompt, form_fields};
 use crate::print::{self, wrapped};
 use crate::question::content_lines;
 
-/// Time after the appearance of a question in which it accepts no answer.
+/// Minimum time between the appearance of a question and its answer.
 pub(crate) const ANSWER_DELAY: Duration = Duration::from_millis(800);
 
 /// Progress of an answer.
@@ -36,7 +36,7 @@ pub(crate) struct GateView {
     pub(crate) workflow: String,
     pub(crate) step: AnswerStep,
     pub(crate) scroll: usize,
-    /// Time from which the question accepts an answer, since the start of the full screen.
+    /// Earliest time of an answer, since the start of the full screen.
     pub(crate) answerable_from: Duration,
     /// True if the last line was on the screen.
     pub(crate) was_read: bool,

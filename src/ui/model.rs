@@ -58,7 +58,7 @@ pub(crate) struct Row {
     /// State of the item, in words.
     pub(crate) state: String,
     pub(crate) detail: String,
-    /// Meaning of the row, which determines its colour.
+    /// Meaning of the row. It determines the colour.
     pub(crate) tone: Tone,
 }
 
@@ -163,10 +163,10 @@ pub(crate) struct Model {
     /// Last letter pressed as a command, with the time since the start.
     pub(crate) last_letter: Option<(Duration, char)>,
     pub(crate) shows_help: bool,
-    /// Time since the start at which the window received the focus.
+    /// Time of the window's last focus, since the start.
     pub(crate) focused_at: Option<Duration>,
     pub(crate) notice: Option<Notice>,
-    /// Time since the start before which keys have no effect, because they may belong to a line for a closed question.
+    /// Earliest time of effective keys, since the start. Earlier keys may belong to a line for a closed question.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
     /// Item to open once the lists arrive: a name, or the beginning of an id.
@@ -337,7 +337,7 @@ impl Model {
         }
     }
 
-    /// Returns the time of the next change without an event, such as the time from which a question accepts an answer.
+    /// Returns the time of the next change without an event, such as the earliest time of an answer.
     pub(crate) fn next_change(&self) -> Option<Duration> {
         let answerable_from = match self.opened.last() {
             Some(Opened::Gate(view)) => Some(view.answerable_from),
@@ -352,7 +352,7 @@ impl Model {
             .min()
     }
 
-    /// Returns the time from which the next key does not belong to text that began with the last letter.
+    /// Returns the end time of the text that began with the last letter. Later keys do not belong to that text.
     pub(crate) fn text_ends_at(&self) -> Option<Duration> {
         self.last_letter.map(|(at, _)| at + TYPING_TIMEOUT)
     }

@@ -56,8 +56,8 @@ impl OwnScreen {
     }
 }
 
-/// Makes a panic restore the terminal before the report, which the alternate screen would hide. A panic of a task does
-/// not end the full screen, and is not reported.
+/// Makes a panic restore the terminal before the report, because the alternate screen would hide the report. A panic of
+/// a task does not end the full screen, and is not reported.
 pub(crate) fn restore_at_panic() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -327,7 +327,7 @@ fn other_section(list: &[Row], selected: usize, is_next: bool) -> usize {
     section_starts.get(target).copied().unwrap_or(0)
 }
 
-/// Handles a command key, which may refer to the selected row.
+/// Handles a command key. The command may refer to the selected row.
 fn handle_row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
     match key {
         Key::Char('q') | Key::Ctrl('c' | 'd') => return vec![Effect::Leave],

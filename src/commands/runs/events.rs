@@ -59,7 +59,7 @@ impl Events {
 fn event_line(event: &RunEvent) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(visible).unwrap_or_default();
     let value = |name: &str| event.data.get(name).unwrap_or(&Value::Null);
-    // Omit the date, which is usually the same on all lines.
+    // Omit the date, because it is usually the same on all lines.
     let time = event.timestamp.split_once('T').map_or(event.timestamp.as_str(), |(_, time)| time.trim_end_matches('Z'));
     let (style, description) = match event.event_type.as_str() {
         "workflow_started" => (STRONG, variables(value("input"))),

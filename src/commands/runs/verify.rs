@@ -97,8 +97,8 @@ impl AskedQuestion {
         Some((gate_id, Self { choices, form }))
     }
 
-    /// Returns whether `answer`, which the run accepted, is the signed one. Fills in a form with the signed values like
-    /// the gate.
+    /// Returns whether the accepted `answer` is the signed answer. Fills in a form with the signed values like the
+    /// gate.
     fn matches_signed(&self, answer: &Value, signed: &SignedAnswer) -> bool {
         if let Some(form) = &self.form {
             let filled = Form::read(form)

@@ -233,7 +233,8 @@ fn varying_states(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
     first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
 }
 
-/// Stores the outputs of the last run. Marks outputs that differ between runs, which later proofs do not compare.
+/// Stores the outputs of the last run. Marks outputs that differ between runs. Later proofs do not compare marked
+/// outputs.
 fn update_golden(golden: &mut Golden, observed: &[Vec<GoldenStep>]) {
     let varying = varying_states(observed);
     let Some(newest) = observed.last() else { return };

@@ -135,7 +135,7 @@ fn variable_row(variable: &ContractVariable) -> Vec<String> {
     vec![name.clone(), print::visible(&properties.join(", ")), description]
 }
 
-/// Formats the states of a definition, which may be invalid, as a table. A `*` marks the initial state.
+/// Formats the states of a possibly invalid definition as a table. A `*` marks the initial state.
 fn format_states(definition: &Value) -> String {
     let rows = definition["states"].as_object().into_iter().flatten().map(|(name, state)| {
         let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();

@@ -103,7 +103,7 @@ fn draw_cells(buffer: &mut Buffer, row: Rect, col: u16, cols: u16, text: &str, s
             cell.reset();
             cell.set_style(style);
         }
-        // Remove control characters, which would have an effect on this terminal.
+        // Remove control characters, because they would have an effect on this terminal.
         let symbol: String = symbol.chars().filter(|character| !print::is_harmful(*character)).collect();
         buffer[(row.x + x, row.y)].set_symbol(if symbol.is_empty() { " " } else { &symbol });
         x += width;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench …`: benchmarks.
 //!
-//! Python (`bench/terminals.py`) measures terminals over MCP, because it is the language of the clients that people
-//! use. Measurements within one process are benchmarks of the crate. All of them measure the published profile.
+//! Python (`bench/terminals.py`) measures terminals over MCP, because the usual clients are written in Python.
+//! Measurements within one process are benchmarks of the crate. All of them measure the published profile.
 
 use std::process::{Command, Stdio};
 

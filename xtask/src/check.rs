@@ -1,7 +1,8 @@
 //! `cargo xtask check`: all checks that run no test.
 //!
-//! Format and lints need nothing but the compiler, and the check of the documentation bash and Python. Separate programs check dependencies (`deny.toml`) and spelling
-//! (`typos.toml`); without one, the chore prints how to install it and continues.
+//! The format and lint checks need only the compiler. The documentation check needs bash and Python. Separate programs
+//! check dependencies (`deny.toml`) and spelling (`typos.toml`). If such a program is missing, the chore prints how to
+//! install it and continues.
 
 use std::process::Command;
 
@@ -60,8 +61,8 @@ pub(crate) fn check_format(repository: &Repository) -> anyhow::Result<()> {
     step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))
 }
 
-/// Makes a build by cargo lint the crates of its workspace; a warning is an error. `cargo clippy` would check all
-/// dependencies before it, which takes as long as to build them.
+/// Makes a cargo build lint the crates of its workspace; a warning is an error. `cargo clippy` would first check all
+/// dependencies, and that takes as long as building them.
 pub(crate) fn lint_in_build(cargo: &mut Command) {
     cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     // The separator of `cargo clippy`.

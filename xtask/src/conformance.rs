@@ -1,6 +1,6 @@
 //! `cargo xtask conformance`: results of public test suites.
 //!
-//! The results go into `docs/conformance.md`, between two marks per suite; the text around them stays.
+//! The results go into `docs/conformance.md`, between two marks for each suite. The text around the marks stays.
 
 mod mcp;
 mod terminals;

@@ -1,7 +1,8 @@
 //! `cargo xtask crash`: faults at random instants, on the real program, while runs of every kind act on files.
 //!
-//! The simulation runs the code of the product on simulated time. This chore tries the program itself: it kills and restarts the
-//! daemon, stops the terminal host, cuts the connections to a remote host, and counts repeated, lost or cut effects.
+//! The simulation runs the code of the product on simulated time. This chore tests the program itself: it kills and
+//! restarts the daemon, stops the terminal host, and cuts the connections to a remote host. It counts repeated, lost
+//! and truncated effects.
 
 use std::process::Command;
 

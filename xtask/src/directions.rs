@@ -1,6 +1,6 @@
 //! The imports between crates: the table in `docs/contributing/directions.md`, compared with the manifests.
 //!
-//! Also checks that the files exist that ARCHITECTURE.md and `docs/contributing/recipes.md` name.
+//! Also checks that every file named in ARCHITECTURE.md and `docs/contributing/recipes.md` exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ const TABLE: &str = "docs/contributing/directions.md";
 /// The documents with checked paths of sources.
 const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/contributing/recipes.md"];
 
-/// The crate of the program, whose manifest is that of the workspace.
+/// The crate of the program. Its manifest is also the manifest of the workspace.
 const PROGRAM: &str = "steplatch";
 
 /// Parses the table of imports, the only one of its document.

@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: packages of the published binary, for people without a Rust toolchain.
 //!
-//! The binary is linked with a C library from 2014, so that it runs on all distributions of the time since. `--static` adds
-//! one that contains its C library. Python makes the packages (`dist/packages.py`) and installs them as a user does
-//! (`dist/check.py`): what it has for archives, JSON and digests would be several crates here.
+//! The binary is linked with a C library from 2014, so that it runs on all later distributions. `--static` adds a
+//! binary that contains its C library. Python makes the packages (`dist/packages.py`) and installs them like a user
+//! (`dist/check.py`): its standard library has archives, JSON and digests, which would be several crates here.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,7 @@ const HELLO: &str = "examples/hello.json";
 
 /// Makes the packages in `packages` of the target directory; with `--check`, also installs and tries each.
 ///
-/// Files that name a download are made with the address of `--repository`, or that of `Cargo.toml`.
+/// Files that name a download contain the address of `--repository`, or else the address in `Cargo.toml`.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (mut is_checked, mut is_static, mut address) = (false, false, None);
     let mut rest = arguments.iter();
@@ -68,7 +68,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     Ok(())
 }
 
-/// Builds the binary that contains its C library, which is that of this computer, and returns its path.
+/// Builds the binary that contains this computer's C library, and returns its path.
 fn build_static(repository: &Repository) -> anyhow::Result<PathBuf> {
     // The other binary has the same path in its directory.
     let directory = repository.target().join("static");
@@ -79,7 +79,7 @@ fn build_static(repository: &Repository) -> anyhow::Result<PathBuf> {
     Ok(directory.join(TARGET).join("dist/steplatch"))
 }
 
-/// Returns a command of Python that writes no compiled modules beside the sources.
+/// Returns a command of Python that writes no compiled modules next to the sources.
 fn python() -> Command {
     let mut python = Command::new("python3");
     python.arg("-B");

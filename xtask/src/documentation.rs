@@ -1,7 +1,7 @@
-//! The check of the documentation: the blocks of its pages parse, their links resolve, and the summary lists all pages.
+//! The documentation check: the code blocks of all pages parse, the links resolve, and the summary lists all pages.
 //!
-//! The language of a block is the first word after its fence. `fragment` as a further word marks a block that does not
-//! parse alone, such as two keys of an object; it is not checked.
+//! The language of a block is the first word after its fence. The further word `fragment` marks a block that does not
+//! parse alone, such as two keys of an object. Such a block is not checked.
 
 mod code;
 pub(crate) mod summary;

@@ -2,7 +2,8 @@
 //!
 //! A target is a directory `crates/CRATE/corpus/TARGET` and the test `fuzz::TARGET` of that crate. The test command
 //! checks the corpus and a few fixed mutations. This chore finds new inputs that fail: the test writes them into the
-//! corpus. If an input aborts the process, this chore writes it from the file that holds the current input.
+//! corpus. If an input aborts the process, this chore takes that input from the file with the current input, and writes
+//! it into the corpus.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use crate::repository::Repository;
 use crate::sources::rust_sources;
 use crate::step;
 
-/// The variable from which proptest takes its seed.
+/// The environment variable with proptest's seed.
 const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 /// The default duration of the chore, in minutes.
 const DEFAULT_MINUTES: u64 = 10;

@@ -1,8 +1,8 @@
-//! The number of packages that the product is built from: a ceiling, so that each new one is a decision.
+//! The limit on the number of packages in the product, so that each new package is a decision.
 
 use std::path::Path;
 
-/// Maximum number of packages in `Cargo.lock`, with those of this workspace.
+/// Maximum number of packages in `Cargo.lock`, including the packages of this workspace.
 ///
 /// Raise it with the change that needs it, and give the reason in the commit: which package brings them, what it does
 /// better than the present ones, and the considered alternatives.

@@ -1,6 +1,6 @@
 //! Chores of the repository, run as `cargo xtask CHORE`.
 //!
-//! Each chore has its own file and is one line in [`main`]. A chore prints one line per step with its outcome, and ends
+//! Each chore has its own file and one line in [`main`]. A chore prints one line per step with its outcome, and ends
 //! with the exit code of the first step that failed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
 

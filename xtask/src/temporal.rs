@@ -1,7 +1,7 @@
-//! Requirements of runs on Temporal: the worker, which is a separate workspace in `temporal`, and the server.
+//! Requirements of runs on Temporal: the worker, and the server.
 //!
-//! The worker has three hundred packages that nothing else needs, so that no other build pays for them. It is built into
-//! `temporal` of the target directory.
+//! The worker is a separate workspace in `temporal`: it has three hundred packages that nothing else needs, and no
+//! other build pays for them. The build output is in `temporal` of the target directory.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -27,7 +27,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let lints = quick.is_empty();
     if lints {
         check::check_format(repository)?;
-        // Benchmarks, which no test runs, are built as well.
+        // Benchmarks are built as well, although no test runs them.
         let mut build = repository.cargo(&["test", "--workspace", "--all-targets", "--no-run", "--locked", "--quiet"]);
         check::lint_in_build(&mut build);
         step::run("build and lints", &mut build)?;
@@ -89,7 +89,7 @@ fn watch(command: &mut Command, tally: &mut Tally) -> anyhow::Result<ExitStatus>
     Ok(child.wait()?)
 }
 
-/// The sum of the closing lines of all test programs, each of which counts only its own tests.
+/// The sum of the closing lines of all test programs. Each line counts only the tests of its program.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: usize,

@@ -1,7 +1,8 @@
 //! `cargo xtask conformance mcp`: results of the public test suite for MCP servers.
 //!
-//! The suite is `@modelcontextprotocol/conformance`, from npm. It expects its own tools, which an example of the crate
-//! offers on the server that agents use. The tests run it as well; this chore writes its results into the document.
+//! The suite is `@modelcontextprotocol/conformance`, from npm. The suite expects its own tools. An example of the crate
+//! offers these tools on the server that agents use. The tests run the suite as well; this chore writes the results
+//! into the document.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -47,7 +48,7 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     }
 }
 
-/// The example, which exits at the end of its input.
+/// The running example. It exits at the end of its input.
 struct Server {
     child: Child,
     url: String,

@@ -1,8 +1,8 @@
 //! `cargo xtask conformance --suite FOLDER`: results of a public test suite for terminals.
 //!
-//! The suite is esctest2. Its licence differs, so it is not part of this repository; the command prints where to get
-//! it. It runs in a terminal that the library opens. The results go into `docs/conformance.md`, between two marks; the
-//! text around them stays.
+//! The suite is esctest2. Because of its licence it is not part of this repository; the command prints where to get it.
+//! The suite runs in a terminal of the library. The results go into `docs/conformance.md`, between two marks; the text
+//! around the marks stays.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         command.args(["--include", include]);
     }
     step::run("esctest2", &mut command)?;
-    // The suite logs the answers of terminals, which may be any bytes.
+    // The suite logs the answers of terminals, and these may be any bytes.
     let log_bytes = fs::read(&log).with_context(|| format!("{} could not be read.", log.display()))?;
     let result = SuiteResult::read(&String::from_utf8_lossy(&log_bytes));
     println!("{}", result.count());
@@ -69,7 +69,7 @@ enum Outcome {
     Failed,
 }
 
-/// The outcomes of all tests, in the order in which they ran.
+/// The outcomes of all tests, in the order of their execution.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct SuiteResult(Vec<(String, Outcome)>);
 

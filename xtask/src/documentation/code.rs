@@ -1,11 +1,14 @@
-//! The parsers of the blocks of a page, by language.
+//! Syntax checks of the code blocks in the documentation, by language.
+//!
+//! Parses the code without executing it: JSON and TOML in this process, Python and shell commands with their own
+//! interpreters.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// A language of blocks that is checked.
+/// A language with a syntax check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     Json,
@@ -28,7 +31,7 @@ print(json.dumps([error(text) for text in json.load(sys.stdin)]))
 ";
 
 impl Language {
-    /// Returns the language of a name. `None` if blocks in that language are not checked.
+    /// Returns the language with this name. `None` for a language without a check.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "json" => Some(Self::Json),
@@ -41,12 +44,12 @@ impl Language {
     }
 }
 
-/// Returns the error of each piece of code, in order.
+/// Returns, for each piece of code in order, its syntax error, if any.
 ///
 /// # Errors
 /// If `bash` or `python3` cannot be run.
 pub(super) fn errors(pieces: &[(Language, &str)]) -> anyhow::Result<Vec<Option<String>>> {
-    // One interpreter parses all, because its start takes longer than the rest of the check.
+    // One interpreter parses all Python blocks, because its start takes longer than the rest of the check.
     let python: Vec<&str> =
         pieces.iter().filter(|(language, _)| *language == Language::Python).map(|(_, code)| *code).collect();
     let mut python_errors = python_errors(&python)?.into_iter();
@@ -60,7 +63,7 @@ pub(super) fn errors(pieces: &[(Language, &str)]) -> anyhow::Result<Vec<Option<S
     pieces.iter().map(error).collect()
 }
 
-/// Returns the commands of a session: the lines after `$ `, with the lines after `> ` that continue them.
+/// Returns the commands of a console session: the lines after `$ `, with their continuation lines after `> `.
 fn typed_commands(session: &str) -> String {
     let mut commands = String::new();
     let mut continues = false;
@@ -75,8 +78,8 @@ fn typed_commands(session: &str) -> String {
     commands
 }
 
-/// Returns the error of bash about commands, which it parses without executing them. A warning counts, as for a
-/// here-document without its end.
+/// Returns bash's error about commands. Bash parses the commands without executing them. A warning counts as an error,
+/// for example about a here-document without an end.
 fn shell_error(code: &str) -> anyhow::Result<Option<String>> {
     let output = run_with_input(Command::new("bash").arg("-n").env("LC_ALL", "C"), code)?;
     let message = String::from_utf8_lossy(&output.stderr);
@@ -101,7 +104,7 @@ fn run_with_input(command: &mut Command, input: &str) -> anyhow::Result<std::pro
     let program = command.get_program().to_owned();
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{} could not be run.", program.display()))?;
-    // A program that exits at the first error does not read the rest.
+    // Ignore a failure: a program that exits at the first error does not read the rest.
     let _ = child.stdin.take().context("The input of a program is not open.")?.write_all(input.as_bytes());
     Ok(child.wait_with_output()?)
 }

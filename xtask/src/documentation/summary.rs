@@ -1,7 +1,7 @@
-//! The order of the pages, as `docs/SUMMARY.md` lists them.
+//! The order of the pages in `docs/SUMMARY.md`.
 //!
-//! The file has the form that mdBook reads: headings are parts, list items are pages. Its links lead to the sources, so
-//! that it is a table of contents on a git host as well.
+//! The file has mdBook's form: headings are parts, and list items are pages. The links lead to the sources, so that the
+//! file is a table of contents on a git host as well.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The paths of the site, and the links between them.
 //!
-//! A page of `docs` is at the same path without that directory, and any other file at its path in the repository.
+//! A page of `docs` has its path without that directory, and any other file has its path in the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -97,7 +97,7 @@ impl Layout {
         }
         let (linked, anchor) = resolve(source, target)
             .with_context(|| format!("The link of {} to '{target}' is outside of the repository.", source.display()))?;
-        // A directory is its page, where it has one in the site.
+        // A link to a directory leads to its page, if it has one in the site.
         let page = linked.join("README.md");
         let linked = if self.paths.contains_key(&page) { page } else { linked };
         if !self.root.join(&linked).exists() {

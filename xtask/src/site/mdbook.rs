@@ -12,7 +12,7 @@ use crate::step;
 /// The version of mdBook. Its pages and their anchors differ between versions.
 const VERSION: &str = "0.5.4";
 
-/// The directory with the pages, in that of the configuration.
+/// The directory with the pages, in the configuration's directory.
 pub(super) const SOURCE: &str = "src";
 
 /// The configuration. Preprocessors are off, so that no page is read as a template, and so are the extensions of

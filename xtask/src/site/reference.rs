@@ -1,4 +1,4 @@
-//! Pages that are made from documents of the contract: tests keep these equal to the code.
+//! Pages generated from documents of the contract. Tests keep these documents equal to the code.
 
 mod help;
 mod openapi;

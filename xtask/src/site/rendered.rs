@@ -1,4 +1,4 @@
-//! The check of the links of the finished site: each resolves to a file and, with an anchor, to an element of the file.
+//! The link check of the finished site: each link resolves to a file and, with an anchor, to an element of that file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -9,7 +9,7 @@ The text that `steplatch COMMAND --help` prints, for each command. [The command 
 example of each.
 ";
 
-/// Makes the page from the recorded help texts, each of which begins with a heading.
+/// Makes the page from the recorded help texts. Each help text begins with a heading.
 pub(super) fn page(document: &str) -> anyhow::Result<String> {
     let mut page = INTRODUCTION.to_owned();
     let texts = sections(document);
@@ -23,7 +23,7 @@ pub(super) fn page(document: &str) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Returns the sections of the document, which begin with `## `.
+/// Returns the sections of the document. A section begins with `## `.
 fn sections(document: &str) -> Vec<&str> {
     let document = document.strip_prefix("## ").unwrap_or_default();
     document.split("\n## ").filter(|text| !text.is_empty()).collect()

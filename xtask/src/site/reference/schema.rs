@@ -42,7 +42,7 @@ fn described_as(schema: &Value, description: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// Returns the section of a definition: its heading, its description, its type or its properties.
+/// Returns the section of a definition: the heading, the description, and the type or the properties.
 fn section(level: &str, name: &str, schema: &Value) -> String {
     let mut section = format!("\n{level} {name}\n");
     if let Some(description) = schema["description"].as_str() {
@@ -93,8 +93,8 @@ pub(super) fn row(name: &str, property: &Value, is_required: bool) -> String {
     format!("| `{name}` | {} | {default} | {} |\n", type_name(property), format_cell(description))
 }
 
-/// Returns the alternative forms of a value, without null and without text with a placeholder, which every parameter of
-/// a machine accepts.
+/// Returns the alternative forms of a value. Omits null, and text with a placeholder, because every parameter of a
+/// machine accepts such text.
 fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
     let forms = ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
     forms.filter(|form| form["type"] != "null" && form["pattern"] != "\\{")

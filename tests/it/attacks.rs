@@ -34,7 +34,7 @@ impl Scene {
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// Types a command in a new terminal of the agent, which stays open.
+    /// Types a command in a new terminal of the agent. The terminal stays open.
     fn type_command(&self, command: &str) {
         let terminal = self.agent.call_tool("open_terminal", json!({"shell": "bash"}));
         let input = json!({"session_id": terminal["session_id"], "input_text": format!("{command}\n")});

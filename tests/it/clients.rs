@@ -1,4 +1,6 @@
-//! Third-party MCP clients, as installed by `cargo xtask test`.
+//! Third-party MCP clients and a recent Node, as test tools.
+//!
+//! `cargo xtask test` installs them into the target directory.
 #![allow(dead_code, reason = "no program uses all of them")]
 
 pub(crate) mod token_proxy;
@@ -8,12 +10,12 @@ use std::process::Command;
 
 use steplatch_testkit::{CommandOutput, Home};
 
-/// Runs a script of this directory with the Python of `client` and shows its whole output if it fails.
+/// Runs a script of `tests/it/clients` with the Python of `client`. A failure shows the whole output of the script.
 pub(crate) fn run_client_script(home: &Home, client: &str, script: &str, arguments: &[&str]) {
     let programs = installed_path(Path::new("clients").join(client).join("bin").as_path());
     let python = programs.join("python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(script);
-    // The terminals run this Python, too: the system's may be a wrapper that reads the home directory.
+    // The terminals run this Python, too, because the system's Python may be a wrapper that reads the home directory.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&path))).unwrap();
     let mut command = home.inside(&python);
@@ -22,12 +24,13 @@ pub(crate) fn run_client_script(home: &Home, client: &str, script: &str, argumen
     assert_eq!(output.code, 0, "{} of {client}:\n{}{}", arguments.join(" "), output.stdout, output.stderr);
 }
 
-/// Sends a request with the MCP inspector, which must have no complaints. Returns the answer.
+/// Sends a request with the MCP inspector and returns the answer. The inspector must not print anything to standard
+/// error.
 pub(crate) fn inspect_server(home: &Home, server: &[&str], era: &str, request: &[&str]) -> serde_json::Value {
     let program = "mcp-inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut command = node(home);
     command.arg(installed_path(Path::new(program))).arg("--cli");
-    // The inspector passes few variables on to a server besides explicit ones.
+    // The inspector passes only explicit variables and a few others on to a server.
     for (name, value) in home.environment() {
         command.arg("-e").arg(format!("{name}={value}"));
     }
@@ -38,7 +41,7 @@ pub(crate) fn inspect_server(home: &Home, server: &[&str], era: &str, request: &
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {report}"))
 }
 
-/// Returns a command of a recent Node, ready to run in a home.
+/// Returns a command that runs a recent Node in a home.
 pub(crate) fn node(home: &Home) -> Command {
     home.inside(&node_program())
 }
@@ -49,7 +52,7 @@ pub(crate) fn node_program() -> PathBuf {
     installed_path(Path::new(&format!("node/node_modules/node-linux-{architecture}/bin/node")))
 }
 
-/// Returns an existing path in the target directory, which also contains this program.
+/// Returns the absolute form of an existing path in the target directory. This program is in the same directory.
 pub(crate) fn installed_path(path: &Path) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().map(|directory| directory.join(path)).find(|found| found.exists());

@@ -43,7 +43,7 @@ fn write(home: &Home, name: &str, document: &Value) {
     std::fs::write(home.path().join(name), document.to_string()).unwrap();
 }
 
-/// Starts a run and returns its id once it waits at its gate.
+/// Starts a run and returns its id once the run waits at its gate.
 fn start_until_gate(agent: &Agent) -> String {
     let reply = agent.call_tool("run_workflow", json!({"workflow_definition": judged_machine(), "wait_seconds": 60}));
     assert_eq!(reply["status"], "waiting", "{reply:#}");

@@ -49,7 +49,7 @@ const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "in
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
 
-/// Two functions: one starts the other, which has a gate with a form.
+/// Two functions: one starts the other, and the other has a gate with a form.
 const NESTED: &str = r#"
 async def inner(ctx):
     form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},

@@ -1,4 +1,4 @@
-//! A person in their own terminal, whose screen a test reads.
+//! A person in their own terminal. Tests read the screen of that terminal.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
 use steplatch_testkit::{Home, OwnTerminal};
 
-/// A person's own terminal, which runs a command line.
+/// A person's own terminal, running a command line.
 pub(crate) struct Desk {
     terminal: Terminal,
     _terminals: Terminals,

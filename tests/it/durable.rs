@@ -120,7 +120,7 @@ fn twenty_lines_are_typed_once_while_daemons_are_killed() {
     assert_eq!(events["runs"], 0);
 }
 
-/// Returns a state machine of commands without a terminal, each of which appends its number to `file`: first in
+/// Returns a state machine of commands without a terminal. Each command appends its number to `file`: first in
 /// sequence, then three in parallel.
 fn numbered_commands(commands: usize, file: &Path) -> Value {
     let mut states = Map::new();

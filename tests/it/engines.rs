@@ -2,7 +2,7 @@
 //!
 //! A case gets a [`Rig`]: a home with a daemon and a run engine. The case crashes the parts that decide and perform,
 //! and observes runs through the same commands and tools for every engine. Without an installed Temporal worker or
-//! server, its cases are skipped.
+//! server, Temporal's cases are skipped.
 
 mod cases;
 mod functions;

@@ -64,7 +64,7 @@ impl Story {
         outcome
     }
 
-    /// Runs the program with these lines on its standard input, which is not a terminal.
+    /// Runs the program with these lines on its standard input, without a terminal.
     fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
         self.home.run_with_input(arguments, input)
     }
@@ -560,7 +560,7 @@ fn watched_run_requests_the_passphrase_and_restores_the_echo() {
 
 #[test]
 fn command_for_one_question_does_not_answer_the_next() {
-    // redteam H6: a command typed for the first question, which had closed, answered the second one.
+    // redteam H6: a command typed for the first question, already closed, answered the second question.
     let story = Story::new();
     let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
     let machine = json!({"name": "asking", "initial_state": "look", "states": {

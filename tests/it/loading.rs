@@ -16,7 +16,7 @@ struct Project {
     directory: PathBuf,
 }
 
-/// Returns a file with the workflow `id`, which greets with `word`.
+/// Returns a file with the workflow `id`. The workflow greets with `word`.
 fn greeting_file(id: &str, word: &str) -> String {
     format!(
         "async def greet(ctx):\n    \"\"\"Greets.\n\n    With a word.\n    \"\"\"\n    \
@@ -78,7 +78,7 @@ impl Project {
         Agent::with(&self.home, &[("STEPLATCH_LIBRARY", self.library_path("").to_str().unwrap())])
     }
 
-    /// Waits until this number of runs of a workflow were counted, which happens after their end.
+    /// Waits until this number of a workflow's runs were counted. Runs are counted after their end.
     fn wait_for_count(&self, id: &str, runs: u64) -> Value {
         eventually_blocking("the runs are counted", || self.list_entry(id)["run_count"] == runs);
         self.list_entry(id)

@@ -1,6 +1,6 @@
-//! A daemon that replies like an older version, which does not know the later verbs.
+//! A daemon that replies like an older version, without the later verbs.
 //!
-//! The older daemon sits between clients and the real daemon, and forwards JSON lines, which are the contract.
+//! The older daemon sits between clients and the real daemon, and forwards JSON lines (the contract).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,7 +1,7 @@
 //! A terminal host that replies like an older version.
 //!
 //! The older host sits between the daemon and the real host, reports an older version, and does not understand later
-//! requests. Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
+//! requests. Frames follow `steplatch_host`'s protocol: four bytes of length, eight bytes of a number, and a body.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
@@ -37,8 +37,8 @@ pub(crate) type Received = Arc<Mutex<BTreeSet<(&'static str, bool)>>>;
 /// `Err(NotUnderstood)` in MessagePack.
 const NOT_UNDERSTOOD: &[u8] = b"\x81\xa3Err\xadNotUnderstood";
 
-/// Puts a host that does not understand these requests in front of the only terminal host of `home`, whose daemon is
-/// stopped in the meantime. The next command starts a daemon, which finds the older host.
+/// Puts a host that does not understand these requests in front of the only terminal host of `home`. Stops the daemon
+/// of `home` first. The next command starts a daemon, and that daemon finds the older host.
 ///
 /// Returns the later requests that arrive, each with `true` if it was refused.
 pub(crate) fn put_in_front_of(home: &Home, unknown_requests: Requests) -> Received {

@@ -1,4 +1,7 @@
-//! A journal of the previous version, continued by this version after every append.
+//! Continuation of runs from a journal of the previous version.
+//!
+//! The journal is cut after each append of a run, as if the daemon had been killed there. A daemon of this version must
+//! complete the run with the same entries, without a missing or repeated one.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,24 +13,25 @@ use xxhash_rust::xxh3::Xxh3;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The complete runs 2 (a state machine with the nested run 3) and 4 (a function with the nested run 5).
+/// Journal with two complete runs: 2 (a state machine with the nested run 3) and 4 (a function with the nested run 5).
 const JOURNAL: &str = include_str!("journals/one_of_each.sql");
 
-/// The workflow started by both, as in the library.
+/// The nested workflow of both runs, as stored in the library.
 const INNER: &str = r#"{"name":"inner_machine","description":"Rests twice.","initial_state":"rest","states":{
     "rest":{"action":{"tool":"sleep","params":{"seconds":0.02}},"transitions":[{"condition":{"success":true},"next_state":"done"}]},
     "done":{"action":{"tool":"sleep","params":{"seconds":0}}}}}"#;
 
-/// One run of the journal.
+/// A run of the journal.
 struct OlderRun {
     number: i64,
     id: &'static str,
-    /// The nested run, and the entry that requests its start.
+    /// The number of the nested run.
     child: i64,
+    /// The number of the entry that requests the start of the nested run.
     child_start: i64,
-    /// The answers to its gates in order, and the entries that record them.
+    /// The answers to the gates in order, with the numbers of the entries that record them.
     answers: &'static [(i64, &'static str)],
-    /// The last entry of each of its appends: a daemon is killed between two appends, not within one.
+    /// The numbers of the last entries of the appends. A daemon is killed between two appends, not within one.
     appends: &'static [i64],
 }
 
@@ -68,7 +72,7 @@ fn shift_timestamps(text: &str, by: i64) -> String {
     shifted
 }
 
-/// Returns the checksum of a record: the run, its numbers and its text.
+/// Returns the checksum of a record's run, numbers and text.
 fn checksum(run: &str, numbers: [i64; 3], text: &str) -> i64 {
     let mut hash = Xxh3::new();
     hash.update(run.as_bytes());
@@ -77,7 +81,7 @@ fn checksum(run: &str, numbers: [i64; 3], text: &str) -> i64 {
     hash.digest().cast_signed()
 }
 
-/// Moves all runs to the last minute, because time limits count from their start.
+/// Moves the start of all runs to a minute ago, because time limits count from the start.
 fn move_to_now(journal: &Connection) {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
     let shift = now - START_TIME - 60_000_000;
@@ -103,11 +107,11 @@ fn move_to_now(journal: &Connection) {
     }
 }
 
-/// Writes the journal as left by a daemon that was killed after entry `last` of `run`. The child of the run is complete
-/// or absent.
+/// Writes the journal of a daemon that was killed after entry `last` of `run`. The child of the run is complete or
+/// absent.
 fn write_interrupted_journal(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
     let file = home.path().join("state/steplatch.db");
-    // The home of the daemon that filled the library.
+    // Replace the journal of the daemon that filled the library.
     for suffix in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
     }
@@ -115,14 +119,14 @@ fn write_interrupted_journal(home: &Home, run: &OlderRun, last: i64, has_child: 
     let directory = home.path().join("project");
     journal.execute_batch(&JOURNAL.replace("FOLDER", directory.to_str().unwrap())).unwrap();
     move_to_now(&journal);
-    let kept_run = if has_child { run.child } else { run.number };
+    let child = if has_child { run.child } else { run.number };
     for table in ["runs", "records"] {
         journal
-            .execute(&format!("DELETE FROM {table} WHERE number NOT IN (?1, ?2)"), params![run.number, kept_run])
+            .execute(&format!("DELETE FROM {table} WHERE number NOT IN (?1, ?2)"), params![run.number, child])
             .unwrap();
     }
     journal.execute("DELETE FROM records WHERE number = ?1 AND seq > ?2", params![run.number, last]).unwrap();
-    // The stored form of a run in progress in the previous version: its summary without its end.
+    // The previous version stores the summary of a run in progress without its end.
     let summary = "SELECT summary FROM runs WHERE number = ?1";
     let summary: String = journal.query_row(summary, [run.number], |row| row.get(0)).unwrap();
     let mut summary: Value = serde_json::from_str(&summary).unwrap();

@@ -1,7 +1,8 @@
 //! Stories of the page, in a real browser.
 //!
-//! A story is a module of `page/`, played by Node with the system's browser. It requests the actions of the person and
-//! the agent outside of the browser from this test, as JSON lines. Without a browser the stories are skipped.
+//! A story is a module of `page/`, played by Node with the system's browser. The module requests the actions of the
+//! person and the agent outside of the browser from this test, as JSON lines. Without a browser the stories are
+//! skipped.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -641,7 +642,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     page.home.run(&["daemon", "restart"]).expect_success();
     assert_eq!(page.home.run(&["serve", "stop", "--json"]).json()["pid"], pid);
 
-    // Another program now uses the previous port, which ends neither the daemon nor the server.
+    // Another program now uses the previous port. This ends neither the daemon nor the server.
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     page.home.run(&["daemon", "restart"]).expect_success();
     let (_, new_port) = wait_for_server(runtime, |record| record["port"] != port);

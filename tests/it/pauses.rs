@@ -15,8 +15,8 @@ fn daemon_pid(home: &Home) -> Value {
     home.run(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
-/// Returns a state machine that types one number per state into a shell, which records each number once a file of its
-/// name exists.
+/// Returns a state machine that types one number per state into a shell. The shell records each number once a file with
+/// that name exists.
 fn counting_workflow(states: usize) -> Value {
     let on_success = |to: String| json!([{"condition": "success", "next_state": to}]);
     let mut all_states =

@@ -1,7 +1,7 @@
 //! The real clients from npm read what `steplatch setup` wrote, and call tools by the rules that it wrote.
 //!
-//! There is no network: the model is a script on loopback. The clients occupy more than 1 GB, so `cargo xtask clients`
-//! installs them and runs these stories, which the test command ignores.
+//! There is no network: the model is a script on loopback. The clients occupy more than 1 GB, so the test command
+//! ignores these stories, and `cargo xtask clients` installs the clients and runs the stories.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -32,7 +32,7 @@ impl ClientHome {
     /// Creates the home, and sets up the clients in it.
     fn set_up(files: &[(&str, String)], arguments: &[&str]) -> Self {
         let mut home = Home::new(STEPLATCH);
-        // Codex passes few variables on to servers, which then use the default directory.
+        // Codex passes few variables on to servers, so the servers use the default directory.
         let state = home.path().join(".local/state/steplatch");
         home.set("STEPLATCH_STATE_DIR", state.to_str().unwrap());
         let user = Self { home };
@@ -59,7 +59,7 @@ impl ClientHome {
         for client in ["Claude Code", "Codex", "Gemini CLI", "Copilot CLI", "OpenCode"] {
             assert!(output.lines().any(|line| line.contains(client) && line.contains(" added ")), "{client}: {output}");
         }
-        // Its servers find the daemon of this home, which ends with it.
+        // Its servers find the daemon of this home, and that daemon ends with the home.
         user.run(STEPLATCH, &["terminal", "list"], &[]).expect_success();
         user
     }

@@ -17,7 +17,7 @@ const SECRET: &str = "hunter2&is long";
 /// Reads a hidden line and prints its length.
 const PROMPT: &str = "read -r -s -p 'Token: ' line; echo \" got ${#line} characters\"";
 
-/// A terminal of an agent, in which a program reads a hidden line.
+/// A terminal of an agent, with a program that reads a hidden line.
 struct Asking {
     agent: Agent,
     session: Value,
@@ -38,7 +38,7 @@ impl Asking {
         assert_eq!(reply["password"], true, "{reply:#}");
     }
 
-    /// Requests the hidden line, and returns the result, which may be an error.
+    /// Requests the hidden line, and returns the result or an error.
     fn request_now(&self, timeout: f64) -> Value {
         let arguments = json!({"session_id": self.session, "timeout": timeout});
         result(self.agent.begin("request_secret", arguments))
@@ -61,7 +61,7 @@ impl Asking {
     }
 }
 
-/// Waits for the result of a call, which may be an error.
+/// Waits for the result of a call, possibly an error.
 fn result(call: Calling) -> Value {
     call.answer()["result"]["structuredContent"].clone()
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use steplatch_testkit::{Home, eventually_blocking};
 
-/// Returns a home with a running daemon, and the path of its settings file, which does not exist.
+/// Returns a home with a running daemon, and the path of its settings file. The file does not exist.
 fn running_home() -> (Home, PathBuf) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     home.run(&["daemon", "start"]).expect_success();
@@ -130,7 +130,7 @@ fn setting_disables_the_log_of_inputs() {
     for (value, entries) in [("true", 1), ("false", 0)] {
         let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
         let open = ["terminal", "open", "--name", "work", "--json", "--", "cat"];
-        // The first command starts the daemon, which starts the host.
+        // The first command starts the daemon, and the daemon starts the host.
         let output = home.steplatch().env("STEPLATCH_TERMINALS_LOG_INPUTS", value).args(open).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         home.run(&["terminal", "send", "work", "hello", "-e"]).expect_success();

@@ -142,7 +142,7 @@ fn each_client_gets_rules_in_its_own_form() {
     assert!(!user.read(".codex/config.toml").contains("steplatch"));
     let output = user.setup(&["--allow-reading"]);
     assert_eq!((output.code, output.stderr.contains("--allow-reading")), (0, false), "{output:?}");
-    // A list of Cursor's rules would replace that of its settings.
+    // A list of Cursor's rules would replace the list in its settings.
     assert!(!output.stdout.contains("Cursor, rules") && !user.path(".cursor/permissions.json").exists(), "{output:?}");
     let opencode = user.read(".config/opencode/opencode.jsonc");
     assert!(

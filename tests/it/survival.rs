@@ -11,7 +11,8 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Returns the process id of the daemon in `home`, which is not `last`; the agents start one whenever there is none.
+/// Returns the process id of the next daemon in `home`, other than `last`. The agents start a daemon whenever there is
+/// none.
 pub(crate) fn wait_for_next_daemon(home: &Home, last: i64) -> i64 {
     eventually_blocking("another daemon serves", || {
         let status = home.run(&["daemon", "status", "--json"]);
@@ -57,8 +58,8 @@ pub(crate) fn sleep_randomly(max_milliseconds: u32) {
 pub(crate) const TERMINALS: usize = 20;
 
 /// Makes [`TERMINALS`] terminals print `lines` lines each, with a pause after every `portion`, waits for their ends and
-/// types into one more, while `disturb` terminates what they depend on. No byte, no wait and no input may be lost or
-/// repeated. Returns the printing terminals.
+/// types into one more, while `disturb` terminates the processes that they depend on. No byte, no wait and no input may
+/// be lost or repeated. Returns the printing terminals.
 pub(crate) fn check_output_survives(
     agent: &Agent,
     host: Option<&str>,
@@ -232,7 +233,7 @@ fn superseded_daemon_exits_without_changing_the_state() {
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
     let mut second = home.steplatch().args(["daemon", "serve"]).stdin(Stdio::null()).spawn().unwrap();
     wait_for_next_daemon(&home, first.into());
-    // The agent is still connected to the first daemon, which cannot record the run.
+    // The agent is still connected to the first daemon, and that daemon cannot record the run.
     let machine = json!({"name": "short", "initial_state": "only", "states": {
         "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
     }});

@@ -25,7 +25,7 @@ impl Reaction {
     }
 }
 
-/// A simulated daemon in its own home. It listens again whenever it has closed a connection.
+/// A simulated daemon in its own home. The daemon listens again whenever it has closed a connection.
 struct SimulatedDaemon {
     home: Home,
     socket: PathBuf,
@@ -99,7 +99,7 @@ fn serve(stream: &UnixStream, requests: &Mutex<Vec<Value>>, react: &dyn Fn(&Valu
     }
 }
 
-/// Returns the events of a run of two states, the second of which has an unknown outcome.
+/// Returns the events of a run of two states. The second state has an unknown outcome.
 fn run_events() -> Vec<Value> {
     let mut seq = 0;
     let mut event = |event_type: &str, data: Value| {
@@ -285,7 +285,7 @@ fn ctrl_c_at_a_question_leaves_it_open() {
 fn ctrl_c_twice_at_a_question_cancels_the_run() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    // The second Ctrl-C counts within two seconds, which a busy computer may miss.
+    // The second Ctrl-C counts within two seconds, and a busy computer may miss that time.
     for _ in 0..10 {
         let person = watch_judged_run(&agent, &home);
         person.expect_text("by number or text:");

@@ -101,7 +101,7 @@ fn full_screen_dialogs_are_captured() {
     assert!(!procedure.home.path().join("conf").exists());
 }
 
-/// Shows its progress on one line, each time with another speed and other sizes.
+/// A build that shows its progress on one line. Each run has another speed and other sizes.
 const BUILD: &str = r#"for i in 1 2 3 4 5; do printf "\r[%3d%%] compiling %s (%5d kB)" $((i * 20)) "$1" $RANDOM; sleep 0.0$((RANDOM % 5)); done
 echo; echo "linked $1 in 0.$RANDOM s"
 "#;

@@ -12,7 +12,7 @@ read -p "Go on? [y/n] " yes
 [ "$yes" = y ] && echo "$name ${#password}" > conf
 "#;
 
-/// Types a person's answers into a program in a separate terminal, each once one of its cues is shown.
+/// Types a person's answers into a program in a separate terminal. Each answer waits for one of its cues.
 const PERSON: &str = "import fcntl, json, os, pty, select, struct, sys, termios
 begin, begun = os.pipe()
 pid, terminal = pty.fork()
@@ -36,7 +36,7 @@ os.waitpid(pid, 0)
 /// The prompts of a shell.
 const PROMPTS: [&str; 2] = ["$ ", "# "];
 
-/// A person's actions: the cues, of which one must be shown, and the keys typed then.
+/// A person's actions: the possible cues, and the keys to type at the first shown cue.
 type Steps<'s> = &'s [(&'s [&'s str], &'s str)];
 
 const ANSWERS: Steps<'static> = &[

@@ -1,4 +1,4 @@
-//! The cases of the suite, which are the same for every engine.
+//! The cases of the suite, the same for every engine.
 
 use std::path::Path;
 
@@ -244,7 +244,7 @@ pub(super) fn start_with_the_same_key_is_the_same_run(rig: &Rig) {
 
 pub(super) fn run_with_a_thousand_states_completes(rig: &Rig) {
     const STATES: usize = 1000;
-    // A definition has at most a hundred states, which run ten times. Every tenth state is an action of the host.
+    // A definition has at most a hundred states, so they run ten times. Every tenth state is an action of the host.
     let mut states = Map::new();
     for number in 1..100 {
         let action = match number % 10 {

@@ -1,4 +1,4 @@
-//! The cases about functions, which are the same for every engine.
+//! The cases about functions, the same for every engine.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The cases about remote workflows, which are the same for every engine.
+//! The cases about remote workflows, the same for every engine.
 
 use serde_json::{Value, json};
 use steplatch_testkit::fake::{Route, TOKEN};

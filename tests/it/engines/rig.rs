@@ -210,8 +210,8 @@ impl Rig {
         *temporal.server.lock().unwrap() = Some(temporal.serve());
         eventually_blocking("the Temporal server answers", || {
             let mut server = temporal.server.lock().unwrap();
-            // The server takes some initially free ports besides its own, and ends if another program takes one of
-            // them.
+            // The server takes some initially free ports in addition to its own, and ends if another program takes one
+            // of them.
             if server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
                 *server = Some(temporal.serve());
             }
@@ -246,7 +246,7 @@ impl Rig {
         *self.temporal().worker() = Some(self.spawn_worker(&self.home, options));
     }
 
-    /// Starts a Temporal worker of another home, which ends with the rig.
+    /// Starts a Temporal worker of another home. The worker ends with the rig.
     pub(crate) fn start_worker_for(&self, home: &Home, options: &[&str]) {
         let worker = self.spawn_worker(home, options);
         self.temporal().others.lock().unwrap().push(worker);

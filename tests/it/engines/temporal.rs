@@ -18,8 +18,8 @@ fn random_below(bound: u32) -> u32 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_micros() % bound
 }
 
-/// Returns a state machine that runs numbered commands. Each appends its number to `counted` once, when a file of its
-/// name exists.
+/// Returns a state machine that runs numbered commands. Each command appends its number to `counted` once, when a file
+/// with the command's name exists.
 fn counting_workflow(commands: usize) -> Value {
     let mut states = Map::new();
     let open =

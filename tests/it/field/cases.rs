@@ -18,7 +18,7 @@ pub(crate) enum Command {
     Long(&'static str, usize),
 }
 
-/// The shells and ways of typing to which a case applies.
+/// The shells and ways of typing of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,

@@ -17,7 +17,7 @@ struct Menu {
     answers: &'static [(&'static str, Answer)],
     /// Expected content of the file `chosen`.
     chosen: &'static str,
-    /// Parts of the script with replacements at which the captured workflow must stop.
+    /// Parts of the script with replacements that must stop the captured workflow.
     changes: &'static [(&'static str, &'static str)],
 }
 

@@ -76,7 +76,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
 ];
 
-/// A question drawn by a program, which a shell command asks.
+/// A question drawn by a program. A shell command asks it.
 struct Question {
     name: &'static str,
     command: &'static str,
@@ -312,7 +312,7 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
     });
 }
 
-/// A program that shows its prompt after the opening of its terminal has stopped waiting for it.
+/// A program that shows its prompt only after the opening of its terminal has stopped waiting for the prompt.
 #[test]
 fn every_persistent_program_may_start_late() {
     let field = Field::new();

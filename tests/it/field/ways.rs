@@ -1,4 +1,4 @@
-//! The ways in which a command reaches a shell, each applied to the whole table of shells and commands.
+//! The ways of sending a command to a shell. Each way is applied to the whole table of shells and commands.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -252,7 +252,7 @@ fn every_command_of_a_machine_has_its_output_and_exit_code() {
 #[test]
 fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
     let field = Field::new();
-    // A machine waits for the prompt named in its definition, which only an integrated shell reports.
+    // A machine waits for the prompt named in its definition, and only an integrated shell reports that prompt.
     Failures::check_rows(SHELLS.iter().filter(|shell| shell.is_integrated), |shell, failures| {
         let cases = cases_for(shell, false);
         let line = |case: &Case| {
@@ -329,7 +329,7 @@ fn text_since_an_input_marks_full_screen_drawing() {
     assert_eq!(outcome["result"], json!(["drawn", true]), "{outcome}");
 }
 
-/// Lines from which a shell runs nothing: a missing history event, and a syntax error.
+/// Lines that make a shell run nothing: a missing history event, and a syntax error.
 const UNRUNNABLE_LINES: &[(&str, &[Dialect])] = &[("echo \"a!b\"", &[Dialect::Posix]), ("echo )(", &[Dialect::Posix])];
 
 /// Lines without a command.

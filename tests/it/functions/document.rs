@@ -123,7 +123,7 @@ fn document_client_starts_a_run_and_reads_its_result() {
     assert!(outcome["completed_at"].as_str() > outcome["started_at"].as_str(), "{outcome}");
     let runs = socket.request("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
     assert_eq!(runs["runs"], json!([outcome]), "the list has the same record");
-    // Another daemon, which reads the run from the journal, replies identically.
+    // Another daemon reads the run from the journal, and replies identically.
     story.kill_daemon();
     let mut socket = Socket::connect(&story);
     assert_eq!(socket.run_record(run), outcome);

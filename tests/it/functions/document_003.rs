@@ -1,8 +1,8 @@
 //! The nine tests of document 003 (lines 1468 to 1638) and its other workflow files, executed by the real program.
 //!
 //! The document's tests use `WorkflowRun` in their own process; here the socket is used: `start` is `EXECUTE_WORKFLOW`,
-//! `wait` is its `wait`, `state` and `pending_gate` are those of `GET_WORKFLOW_RUN`, and `answer_gate` is
-//! `ANSWER_GATE`. Nodes, functions and assertions are the document's.
+//! `wait` is its `wait`, `state` and `pending_gate` come from `GET_WORKFLOW_RUN`, and `answer_gate` is `ANSWER_GATE`.
+//! Nodes, functions and assertions are the document's.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Session {
-    /// Loads a file, which may be invalid. It declares its own `session`, as in the document.
+    /// Loads a possibly invalid file. The file declares its own `session`, as in the document.
     fn try_load(text: &str) -> Self {
         let home = Home::new(STEPLATCH);
         let directory = home.path().join("project");
@@ -56,7 +56,7 @@ impl Session {
         reply["data"]["run_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
-    /// Answers the gate of a run and returns its record once it has finished or is at its next gate.
+    /// Answers the gate of a run and returns the record of the run once it has finished or is at its next gate.
     fn answer(&self, run_id: &str, answer: &str) -> Value {
         let reply = self.send_command("ANSWER_GATE", json!({"run_id": run_id, "answer": answer}));
         assert_eq!(reply["success"], true, "{reply}");

@@ -153,14 +153,15 @@ fn resuming_a_parent_keeps_directly_paused_children_paused() {
     });
     assert!(run_record(child)["paused"].is_object(), "{}", run_record(child));
     assert_eq!(count_lines(&story.path("noted")), 0);
-    // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
+    // The child was paused with its parent, so it is resumed with the parent. A run that was paused directly is not
+    // resumed.
     story.home.run(&["runs", "resume", run]).expect_success();
     assert_eq!(story.get_run(&waiting, 60.0)["result"], "done");
     assert_eq!(count_lines(&story.path("noted")), 1);
 }
 
-/// Starts 503 runs that wait at gates and emits the error that refuses the rest. The runs are state machines, which
-/// are cheap.
+/// Starts 503 runs that wait at gates and emits the error that refuses the rest. The runs are state machines, because
+/// these are cheap.
 const START_MANY: &str = "\
 import asyncio
 async def story(ctx):
@@ -193,7 +194,7 @@ fn wait_for_refusals(story: &Story, run: &Value, times: usize) {
     assert_eq!(refusals()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
 }
 
-/// Cancels a run and waits until all runs below it have ended, which may take longer than the cancel itself.
+/// Cancels a run and waits until all runs below it have ended. This may take longer than the cancel itself.
 fn cancel_all(story: &Story, run: &Value) {
     let reply = story.agent.call_tool("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(reply["run_id"], run["run_id"], "{reply}");

@@ -10,7 +10,7 @@ use crate::functions::story::{Story, event_types};
 
 const SECRET: &str = "s3cret-value-of-nobody's";
 
-/// The forms in which the secret may occur: unchanged, and quoted for a shell.
+/// Possible forms of the secret: unchanged, and quoted for a shell.
 const FORMS: [&str; 2] = ["s3cret-value-of-nobody", "s3cret-value-of-nobody'\\''s"];
 
 fn contains_secret(text: &str) -> bool {

@@ -14,7 +14,7 @@ pub(crate) const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 /// Read timeout, exceeded only by a hanging operation.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running `steplatch serve`, which ends on drop.
+/// A running `steplatch serve`. It ends on drop.
 pub(crate) struct HttpServer {
     pub(crate) home: Home,
     process: Child,

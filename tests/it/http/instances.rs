@@ -65,7 +65,7 @@ fn workflows_of_one_instance_are_tools_of_another_despite_kills() {
         tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"workflow_asking"), "{names:?}");
 
-    // A run with a gate, which a person answers at the serving instance.
+    // A run with a gate. A person answers it at the serving instance.
     let call = agent.begin("workflow_asking", json!({"to": "prod"}));
     let gate = wait_for_new_gate(&north, &gates);
     let waiting = call.finish();

@@ -35,7 +35,7 @@ const EXCLUDED_PATHS: &str = "^/api/v1/(commands|terminals/.*/(command|await|inp
 fn documented_requests_never_break_the_server() {
     let server = HttpServer::new();
     server.post("/api/v1/workflows", json!({"workflow_definition": sleeping_workflow(2, 0.0)}));
-    // The events of this run end, unlike those of a waiting run.
+    // The events of this run end, unlike the events of a waiting run.
     let run = server.start_run(&sleeping_workflow(2, 0.0));
     assert_eq!(server.wait_for_run(&run)["status"], "completed");
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";

@@ -1,4 +1,4 @@
-//! List in which a person at a terminal picks an id missing from the command line.
+//! List for picking an id that is missing from the command line, for a person at a terminal.
 
 use std::io::{self, BufRead as _};
 

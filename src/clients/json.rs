@@ -145,7 +145,7 @@ pub(super) fn change(text: &str, place: Place, change: Change<'_>) -> Result<Str
     Ok(apply_splices(text, splices))
 }
 
-/// Returns the text with properties, of new names, added to the object at a path, which is created if necessary.
+/// Returns the text with new properties in the object at a path. Creates the object if necessary.
 pub(super) fn add_properties(
     text: &str,
     strict: bool,

@@ -1,7 +1,7 @@
-//! `steplatch self check`: the method by which this program was installed, and the newest version available there.
+//! `steplatch self check`: the origin of this installation, and the newest version available there.
 //!
-//! This program itself does not access the network: it queries the package manager that installed it, which uses its
-//! own settings.
+//! This program itself does not access the network: it queries the package manager that installed it, with the package
+//! manager's own settings.
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};

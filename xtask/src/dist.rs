@@ -2,7 +2,8 @@
 //!
 //! The binary is linked with a C library from 2014, so that it runs on all later distributions. `--static` adds a
 //! binary that contains its C library. Python makes the packages (`dist/packages.py`) and installs them like a user
-//! (`dist/check.py`): its standard library has archives, JSON and digests, which would be several crates here.
+//! (`dist/check.py`): its standard library has archives, JSON and digests, but Rust would need several crates for
+//! these.
 
 use std::path::PathBuf;
 use std::process::Command;

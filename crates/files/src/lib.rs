@@ -1,8 +1,8 @@
 //! Files of one computer, as read and written by transfers: in pieces, atomically, and with a checksum of the file.
 //!
-//! Owns the requests ([`FileRequest`]), which travel to the computer with the file, and their execution there ([`disk`]). A
-//! new file grows in its directory as `.steplatch-TRANSFER.part`, and is renamed into place once its length and its
-//! SHA-256 digest are correct. Requests are idempotent, so a client may repeat them.
+//! Owns the requests ([`FileRequest`]) and their execution ([`disk`]) on the computer with the file. A new file grows
+//! in its directory as `.steplatch-TRANSFER.part`, and is renamed into place once its length and its SHA-256 digest are
+//! correct. Requests are idempotent, so a client may repeat them.
 
 mod digest;
 pub mod disk;

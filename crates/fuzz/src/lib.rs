@@ -1,11 +1,11 @@
 //! Fuzzing of code that reads foreign bytes, on the stable compiler and without dependencies.
 //!
-//! A [`Target`] is a test with a corpus: files in `crates/CRATE/corpus/TARGET`, which are committed. As an ordinary
-//! test it checks each file and the same few hundred mutations each time. `cargo xtask fuzz` runs the same test for
-//! minutes with random mutations, shrinks the input that fails, and writes it into the corpus.
+//! A [`Target`] is a test with a corpus: committed files in `crates/CRATE/corpus/TARGET`. As an ordinary test it checks
+//! each file and the same few hundred mutations each time. `cargo xtask fuzz` runs the same test for minutes with
+//! random mutations, shrinks the input that fails, and writes it into the corpus.
 //!
-//! A check returns a signature of the input's effects. Inputs with a new signature are mutated further, which
-//! substitutes for the coverage that instrumented fuzzers measure.
+//! A check returns a signature of the input's effects. Inputs with a new signature are mutated further. Signatures
+//! substitute for the coverage that instrumented fuzzers measure.
 
 mod campaign;
 mod mutation;

@@ -1,7 +1,8 @@
 //! Records of the running hosts, in a persistent directory.
 //!
-//! Hosts listen in the runtime directory, which depends on the environment and may be removed while they run. A record
-//! holds the socket and the process id of a host. A host whose socket was removed receives a signal to listen again.
+//! Hosts listen in the runtime directory. That directory depends on the environment and may be removed while hosts run.
+//! A record holds the socket and the process id of a host. A host whose socket was removed receives a signal to listen
+//! again.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The page for browsers, which shows terminals, runs and gates.
+//! The page for browsers: terminals, runs and gates.
 //!
 //! The files of the page are part of the program (`assets.rs`), its modules joined into one script (`bundle.rs`). A
 //! browser logs in with a ticket (`login.rs`) and then sends the same requests as other clients, with both halves of
@@ -58,8 +58,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/page/uploads/{id}", put(uploads::put_piece).post(uploads::finish).delete(uploads::discard))
 }
 
-/// Returns whether an address needs neither a token nor a session: the files of the page, which are public, and the
-/// login.
+/// Returns whether an address needs neither a token nor a session: the (public) files of the page, and the login.
 pub(crate) fn is_open(method: &Method, path: &str) -> bool {
     let is_page_path = path == "/" || path == LIVE_PATH || path.starts_with("/a/");
     is_page_path && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)

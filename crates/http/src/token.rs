@@ -2,7 +2,7 @@
 //!
 //! Owns the file `http-token` of the state directory: 256 random bits, readable by their owner only. The server reads
 //! the file again after each change, so it rejects a replaced token immediately. A token from the environment takes
-//! precedence over the file, which stays unchanged.
+//! precedence over the file and leaves it unchanged.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The greeting of a connection: its session, and the positions from which both sides continue.
+//! The greeting of a connection: its session, and the positions of both sides.
 
 use std::io;
 

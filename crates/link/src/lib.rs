@@ -10,8 +10,8 @@
 //! Each side may send [`WINDOW`] bytes that the other side has not consumed. This limits memory, and a slow reader
 //! slows the writer down. A connection without data for [`SILENCE_TIMEOUT`] is considered lost.
 //!
-//! Other resumable transports (QUIC, MPTCP) require a port of their own. The connections of a link use OpenSSH, which
-//! provides keys, jump hosts and prompts.
+//! Other resumable transports (QUIC, MPTCP) require a port of their own. The connections of a link use OpenSSH, and so
+//! its keys, jump hosts and prompts.
 
 #[cfg(test)]
 mod fuzz;

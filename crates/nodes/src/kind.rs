@@ -1,6 +1,6 @@
 //! The kinds of nodes.
 //!
-//! The table at the end of this file lists them. Each kind has a file with its settings, which implement
+//! The table at the end of this file lists them. Each kind has a file with its settings; the settings implement
 //! [`NodeSettings`]. Everything else about nodes is the same for all kinds.
 
 mod bash;
@@ -36,7 +36,7 @@ pub(crate) trait NodeSettings: Sized {
     const IS_PERFORMED_HERE: bool = true;
 
     /// Reads the settings from the fields of a declaration and reports their problems. Every kind has the
-    /// `common_keys`, which are not in `fields`.
+    /// `common_keys`; these are not in `fields`.
     fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self>;
 
     /// Returns the JSON Schema of the settings.

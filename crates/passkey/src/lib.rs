@@ -3,9 +3,9 @@
 //!
 //! Uses no files, clock or randomness. The challenge of a signature is a hash of the question and the answer, so the
 //! signature covers both, and can be verified later from stored data. Keys are ECDSA on P-256 with SHA-256 (ES256),
-//! which every authenticator supports. User verification (a PIN, a fingerprint) is always required; attestation is not,
-//! because the model of the device does not matter. Counters are not compared: keys that are synchronized between
-//! devices have none.
+//! because every authenticator supports this algorithm. User verification (a PIN, a fingerprint) is always required;
+//! attestation is not, because the model of the device does not matter. Counters are not compared: keys that are
+//! synchronized between devices have none.
 
 mod challenge;
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The declarations of a project: nodes, graphs, and workflows that are functions.
 //!
 //! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` next to it:
-//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node except the id, which is the name. Loaded files in Python
-//! syntax may declare nodes, graphs and workflows. The project's own declarations hide declarations with the same name
-//! in the user's library. An invalid declaration is reported with its reason, and hides no other declaration. This
-//! module does no I/O.
+//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node. The id is the name instead of a key. Loaded files in
+//! Python syntax may declare nodes, graphs and workflows. The project's own declarations hide declarations with the
+//! same name in the user's library. An invalid declaration is reported with its reason, and hides no other declaration.
+//! This module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ pub(crate) struct Process {
     blocking: Arc<BlockingThreads>,
     /// The main task. The process exits with it.
     main: JoinHandle<()>,
-    /// Reading of the process's clock at its start, which was at the time `started_at` of the world.
+    /// Reading of the process's clock at its start (`started_at` on the world's clock).
     origin: Instant,
     started_at: Duration,
     /// End of the process's stop (SIGSTOP).

@@ -1,10 +1,10 @@
 //! The output of a terminal as text, by offset.
 //!
 //! Owns the text of one terminal with its escapes removed: compact, bounded by budgets of bytes, and addressed by
-//! *offsets*, which count bytes of text since the terminal opened and never move. The newest part stays uncompressed,
-//! for waits to search in; older parts are compressed blocks. Beyond the memory budget the oldest blocks move to disk,
-//! if there is a directory for them. Beyond the disk budget the history drops them, and readers learn where the text
-//! now begins. A failing disk loses only the blocks on it.
+//! *offsets*. An offset counts bytes of text since the terminal opened, and never moves. The newest part stays
+//! uncompressed, for waits to search in; older parts are compressed blocks. Beyond the memory budget the oldest blocks
+//! move to disk, if there is a directory for them. Beyond the disk budget the history drops them, and readers learn
+//! where the text now begins. A failing disk loses only the blocks on it.
 //!
 //! Two control characters stay in the text because readers of lines need them: `\r` (the following text overwrites the
 //! line from its start; twice: after an erasure of the line) and `\x08` (one cell back).

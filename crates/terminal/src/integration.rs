@@ -66,7 +66,7 @@ pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
     /// Nonce in the shell's marks.
     pub(crate) nonce: String,
-    /// Path prefix of the request and answer files. `None` for an inner shell, which receives typed lines.
+    /// Path prefix of the request and answer files. `None` for an inner shell, because it receives typed lines.
     pub(crate) files: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ impl Integration {
                 arguments.insert(1, "--posix".into());
                 environment.push((LOGIN_VARIABLE.into(), self.bash.clone().into()));
                 environment.push(("ENV".into(), format!("${LOGIN_VARIABLE}").into()));
-                // A login file may replace the shell with another bash, which reads its hooks from the environment.
+                // A login file may replace the shell with another bash. That bash reads its hooks from the environment.
                 let mut hook_command = OsString::from(". ");
                 hook_command.push(quoted(self.bash.as_os_str(), Kind::Bash));
                 environment.push(("PROMPT_COMMAND".into(), hook_command.clone()));

@@ -170,7 +170,7 @@ pub(crate) fn next_tab_stop(column: usize) -> usize {
     (column / TAB_INTERVAL + 1) * TAB_INTERVAL
 }
 
-/// Renders one line, which contains no `\n`.
+/// Renders one line without `\n`.
 pub(crate) fn render_line(line: &str) -> RenderedLine {
     let mut out = RenderedLine::default();
     out.put_all(line);

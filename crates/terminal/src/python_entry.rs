@@ -10,8 +10,8 @@ const BLOCK_KEYWORDS: &[&str] = &["async", "class", "def", "for", "if", "match",
 /// Keywords that continue a compound statement without indentation.
 const CLAUSE_KEYWORDS: &[&str] = &["elif", "else", "except", "finally"];
 
-/// Returns whether an executable is a Python before 3.8, which compiles a pasted text as one statement. False for a
-/// name without a version.
+/// Returns whether an executable is a Python before 3.8. Such a Python compiles a pasted text as one statement. False
+/// for a name without a version.
 pub(crate) fn takes_single_statements(program: &str) -> bool {
     let version = program.strip_prefix("python").unwrap_or_default();
     // The suffix `m` names a build variant.

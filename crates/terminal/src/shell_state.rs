@@ -314,7 +314,7 @@ fn is_found_in_path(search_path: &str, name: &str, expected: &str) -> bool {
 }
 
 /// Returns whether a variable changes on its own or when it is read: clocks, counters, private variables of line
-/// editors and of prompts, which a shell may compute in the background. Exported variables of prompts are always
+/// editors and of prompts (a shell may compute prompts in the background). Exported variables of prompts are always
 /// compared.
 fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
     const BASH_VARIABLES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Stories of import: a recording by another program becomes a workflow, which runs with the real program.
+//! Stories of import: a recording by another program becomes a workflow, and the workflow runs with the real program.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Answers to gates over HTTP, and the conditions under which they count as a person's.
+//! Answers to gates over HTTP, and the conditions for counting them as a person's.
 
 use std::io::Write as _;
 use std::net::UdpSocket;

@@ -1,6 +1,6 @@
 //! The known secrets, with the scopes of their hiding.
 //!
-//! A search considers only the secrets of its scope. A remote host may register many false secrets, which must not
+//! A search considers only the secrets of its scope. A remote host may register many false secrets. These must not
 //! affect local text.
 
 use std::collections::{HashMap, HashSet};

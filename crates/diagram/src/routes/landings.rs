@@ -1,4 +1,4 @@
-//! The landings: the positions at which lines end on their target card.
+//! The landings: the end positions of lines on their target card.
 
 use super::super::cards::Card;
 use super::super::layers::Layers;

@@ -1,8 +1,8 @@
 //! The login of a browser, and the proof of its session in later requests.
 //!
-//! A session has two halves. One is a cookie that no script can read, but a browser sends it to the servers at all
-//! ports of `localhost`. The other is in the storage of the page's origin, which includes the port, and the page sends
-//! it in a header. The daemon checks both.
+//! A session has two halves. The first half is a cookie that no script can read, but a browser sends it to the servers
+//! at all ports of `localhost`. The second half is in the storage of the page's origin (including the port), and the
+//! page sends it in a header. The daemon checks both halves.
 
 use std::sync::Arc;
 

@@ -97,8 +97,8 @@ fn permits_any_field(keyword: &str, value: &Value) -> bool {
 ///
 /// Clients check every reply against this schema, and some validate the schema itself each time: with a property for
 /// each field, the Python SDK took 2.7 ms for a reply that arrived in 0.2 ms. The description therefore states the
-/// fields as a TypeScript type, which models read more easily. Nested fields are omitted: replies show them, and they
-/// would cost more tokens than the tools themselves.
+/// fields as a TypeScript type, because models read this more easily. Nested fields are omitted: replies show them, and
+/// they would cost more tokens than the tools themselves.
 fn outline(schema: &Value) -> JsonObject {
     let fields = schema.get("properties").and_then(Value::as_object);
     let required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|known| known == name));

@@ -1,4 +1,4 @@
-//! Bash nodes, which run one command line.
+//! Bash nodes. A call runs one command line.
 //!
 //! The command is the leader of its own session, without a terminal. A timeout or an interrupt terminates all
 //! processes that it started. A command that exits on its own may leave processes running, as in any shell; nothing

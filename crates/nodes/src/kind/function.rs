@@ -1,4 +1,4 @@
-//! Function nodes, which call a function in Python syntax. The daemon performs them.
+//! Function nodes: calls of a function in Python syntax. The daemon performs these nodes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
-//! HTTP nodes, which make one request.
-//! This module follows redirects itself, not the HTTP library, because secrets must not reach another origin:
-//! neither in a header nor in a body.
+//! HTTP nodes. A call makes one request. This module follows redirects itself, not the HTTP library, because secrets
+//! must not reach another origin: neither in a header nor in a body.
 
 mod body;
 

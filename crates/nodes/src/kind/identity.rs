@@ -1,4 +1,4 @@
-//! Identity nodes, which return their input.
+//! Identity nodes. A call returns its input.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
-//! LLM nodes, which query a model behind an OpenAI-compatible endpoint.
+//! LLM nodes. A call queries a model behind an OpenAI-compatible endpoint.
 //!
-//! Uses the chat completions of <https://platform.openai.com/docs/api-reference/chat>, which most model servers
-//! support. A request to a busy endpoint is repeated, unless the caller has already received part of an answer: that
-//! part would arrive twice.
+//! Uses the chat completions of <https://platform.openai.com/docs/api-reference/chat>. Most model servers support them.
+//! A request to a busy endpoint is repeated, unless the caller has already received part of an answer: that part would
+//! arrive twice.
 
 mod answer;
 mod stream;

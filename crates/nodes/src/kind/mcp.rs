@@ -1,4 +1,4 @@
-//! MCP nodes, which call a tool of another MCP server.
+//! MCP nodes. A call uses a tool of another MCP server.
 //!
 //! If the server disappears during a call, it is unknown whether the call happened: the result of the node has an
 //! unknown outcome, and the call is not repeated.

@@ -1,4 +1,4 @@
-//! PTY nodes, which type into a persistent program in a terminal. This crate only prepares the start of the program.
+//! PTY nodes. A call types into a persistent program in a terminal. This crate only prepares the start of the program.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

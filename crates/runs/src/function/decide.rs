@@ -130,8 +130,8 @@ impl FunctionState {
         }
     }
 
-    /// Returns the consequences of a function's progress. The function continued at time `at` because of `entries`,
-    /// which the run has not applied yet. `is_replayed`: a replay made the progress, so the function has already
+    /// Returns the consequences of a function's progress. The function continued at time `at` because of `entries`. The
+    /// run has not applied these entries yet. `is_replayed`: a replay made the progress, so the function has already
     /// abandoned all calls that it does not wait for.
     pub(super) fn advance(
         &self,

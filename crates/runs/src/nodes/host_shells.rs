@@ -1,4 +1,4 @@
-//! Commands of bash nodes on remote hosts: each runs in a separate shell, which closes afterwards.
+//! Commands of bash nodes on remote hosts: each command runs in a separate shell, and the shell closes afterwards.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Nested shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
 //!
-//! Another program starts such a shell, which reads no file of ours. The terminal types two short lines at its prompt
-//! instead: one queries the kind of the shell, and one sets up its marks. [`HiddenTyping`] removes the shell's answers
-//! from the output. Lines begin with a space, so that most shells do not store them in their history. The scripts for
-//! bash and fish also remove them.
+//! Another program starts such a shell, so the shell reads no file of ours. The terminal types two short lines at the
+//! shell's prompt instead: the first queries the kind of the shell, and the second sets up the marks. [`HiddenTyping`]
+//! removes the shell's answers from the output. Lines begin with a space, so that most shells do not store them in
+//! their history. The scripts for bash and fish also remove them.
 //!
 //! Each line has fewer than 1,000 characters, the limit of busybox.
 

@@ -69,7 +69,7 @@ impl ProcessImage {
     pub(crate) fn read(pid: i32) -> Option<Self> {
         const FIELDS: [usize; 4] = [26, 28, 48, 51];
         let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is a name in parentheses, which may contain spaces and parentheses.
+        // The second field is a name in parentheses. The name may contain spaces and parentheses.
         let (_, after_name) = line.rsplit_once(')')?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
         // An exited process runs no program.
@@ -330,7 +330,7 @@ fn all_group_members(group: i32) -> Vec<i32> {
     processes.filter(|pid| parent_and_group(*pid).is_some_and(|(_, child_group)| child_group == group)).collect()
 }
 
-/// Returns the parent of a process, which may be a zombie.
+/// Returns the parent of a process. The process may be a zombie.
 fn parent_pid(pid: i32) -> Option<i32> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     line.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()

@@ -47,7 +47,7 @@ pub enum SpawnError {
 /// Streams that a program reads from and writes to.
 #[derive(Debug)]
 pub(crate) enum Streams {
-    /// The program's side of a pseudo-terminal, which controls its session.
+    /// The program's side of a pseudo-terminal: the controlling terminal of its session.
     Terminal(OwnedFd),
     /// Standard input, output and error, without a terminal.
     Pipes { input: OwnedFd, output: OwnedFd, error: OwnedFd },

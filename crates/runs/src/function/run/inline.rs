@@ -80,8 +80,8 @@ impl FunctionRun {
         }
     }
 
-    /// Closes the calls with these numbers within the function, which were not open earlier, and all calls made within
-    /// a finished call. Returns false when this daemon must no longer drive the run.
+    /// Closes the calls with these numbers within the function, unless they were open earlier, and all calls made
+    /// within a finished call. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
         let known_calls = ordinals
             .iter()

@@ -114,8 +114,8 @@ fn parse_number(digits: &[u8]) -> Option<u16> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Parses `#rgb` with one to four digits for each colour, which are its most significant digits, or `rgb:r/g/b`, whose
-/// digits are scaled to the full range.
+/// Parses `#rgb` or `rgb:r/g/b`, with one to four digits for each colour. The digits of `#rgb` are the most significant
+/// ones; the digits of `rgb:` are scaled to the full range.
 fn colour(spec: &[u8]) -> Option<Rgb> {
     let spec = std::str::from_utf8(spec).ok()?;
     let hex = |digits: &str| {

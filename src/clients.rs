@@ -55,7 +55,7 @@ pub(crate) struct Client {
 /// An edit of the text of a file.
 pub(crate) type TextEdit = fn(&str) -> Result<(edit::Outcome, String), text::Unreadable>;
 
-/// Rules of a client for tools: their files, and the edits of those.
+/// Rules of a client for tools: the files with the rules, and the edits of these files.
 pub(crate) struct ToolRules {
     files: PartFiles,
     /// True if the client asks before read-only tools without such rules and without other settings.
@@ -343,7 +343,7 @@ impl Client {
         self.instructions.path(scope, user_paths)
     }
 
-    /// Returns the file that lists the client's servers, if it has one of this scope.
+    /// Returns the file that lists the client's servers in this scope, if there is such a file.
     pub(crate) fn file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
         match scope {
             Scope::User => Some((self.user)(user_paths)),

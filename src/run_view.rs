@@ -79,7 +79,7 @@ struct RunSummary {
     states: u32,
     /// Start of the run (ISO 8601, UTC).
     began: String,
-    /// The screen or the output of the last action that has one, with its name.
+    /// The last screen or output of an action, with its label.
     evidence: Option<(&'static str, String)>,
     /// Return values of the run, with their names.
     return_values: Vec<(String, String)>,

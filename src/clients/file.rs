@@ -83,7 +83,7 @@ fn read_with_metadata(path: &Path) -> Result<Option<(String, Metadata)>, FileErr
 
 /// Replaces the text of a file with the result of `make` and keeps its mode and owner; a link stays a link. `make`
 /// receives `None` if there is no file, and runs again if another program wrote in the meantime. Returns the value that
-/// `make` returned with the text. Does not write an unchanged text. With `private`, only its owner can read a new file.
+/// `make` returned with the text. Does not write an unchanged text. With `private`, only the owner can read a new file.
 ///
 /// # Errors
 /// If `make` fails, or reading or replacing the file fails; the file then stays unchanged.

@@ -19,7 +19,7 @@ use super::text::{Splice, Unreadable, apply_splices, indentation, is_blank, line
 pub(crate) struct Shape {
     /// The property of the document that contains the servers.
     pub(super) servers: &'static str,
-    /// The property of that property which contains them in the notation of a newer version, if there is one.
+    /// The property within that property that contains the entries in the notation of a newer version, if there is one.
     pub(super) newer: Option<&'static str>,
     /// True if the client rejects comments and trailing commas.
     pub(super) strict: bool,
@@ -36,7 +36,7 @@ pub(crate) enum EntryForm {
     Typed,
     /// The transport, and the tools that the client offers: all.
     TypedWithTools,
-    /// One list of the command and its arguments, of a `local` server.
+    /// A list with the command and its arguments, for a `local` server.
     CommandList,
     /// The name, the transport, and a limit for each call; the command is `cmd`.
     Extension,
@@ -203,8 +203,8 @@ pub(super) fn remove_properties(
     Ok(text)
 }
 
-/// Returns the text without one property of the object at a path; `None` if there is none, or if it is not the empty
-/// object and only this is to be removed.
+/// Returns the text without one property of the object at a path. `None` if there is no such property, or if only an
+/// empty object is to be removed and the property is not empty.
 fn remove_property(
     text: &str,
     strict: bool,

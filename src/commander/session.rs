@@ -18,7 +18,7 @@ use super::reference::{self, PinnedRefs};
 /// Maximum size of the stored results, in bytes of JSON. The oldest are removed first; the last one always stays.
 const MAX_RESULT_BYTES: usize = 32 << 20;
 
-/// A call. Its number is its index in [`Session::entries`].
+/// A call. Its index in [`Session::entries`] is its number.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) target: Target,
@@ -45,7 +45,7 @@ pub(crate) enum State {
         bytes: usize,
         took: Duration,
     },
-    /// The call has ended; its result made room for later ones.
+    /// The call has ended. Its result was dropped to make room for later results.
     Discarded,
 }
 

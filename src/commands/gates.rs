@@ -241,7 +241,8 @@ async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Pers
 
 impl Answer {
     async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        // Use one reader for the whole command, because a second one would miss the input that the first has buffered.
+        // Use one reader for the whole command, because a second reader would miss the input that the first has
+        // buffered.
         let mut person = Person::at_terminal().filter(|_| !self.json && !self.passphrase_stdin);
         let Some(gate_or_run) = &self.run else {
             unlock(paths, None, person.as_mut()).await?;

@@ -60,7 +60,7 @@ impl Open {
     }
 }
 
-/// Returns the directory whose workflows the page shows first: the current one, unless it is the home directory.
+/// Returns the directory whose workflows the page shows first: the current directory, unless it is the home directory.
 fn project() -> Option<String> {
     let directory = std::env::current_dir().ok()?;
     let is_home = std::env::var_os("HOME").is_some_and(|home| directory == std::path::Path::new(&home));

@@ -268,7 +268,7 @@ type Cancellation = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 impl RunWatcher<'_> {
     /// Shows the events of the run until its end, or until it waits at a gate that is not answered here. Ctrl-C cancels
     /// the run, and a second Ctrl-C stops watching. At a question, the first Ctrl-C leaves the question open, and the
-    /// second one cancels the run.
+    /// second Ctrl-C cancels the run.
     async fn watch(mut self) -> Result<WatchEnd, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;

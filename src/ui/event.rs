@@ -94,7 +94,8 @@ pub(crate) enum Effect {
 pub(crate) struct FeedSelection {
     /// Terminal whose screen is shown.
     pub(crate) picture: Option<String>,
-    /// The shown run and the number of its opening. Each opening receives all events, beginning with the first.
+    /// The shown run and the number of its opening. Each opening receives all events of the run, beginning with the
+    /// first.
     pub(crate) run: Option<(String, u64)>,
 }
 

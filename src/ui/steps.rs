@@ -190,8 +190,8 @@ impl Steps {
         }
     }
 
-    /// Returns the index of the most informative step: the last failed one if the run has ended, otherwise the last
-    /// one.
+    /// Returns the index of the most informative step: the last failed step if the run has ended, otherwise the last
+    /// step.
     pub(crate) fn most_informative(&self) -> usize {
         let failed = self.steps.iter().rposition(|step| step.state == StepState::Failed);
         failed.filter(|_| self.has_ended).unwrap_or(self.steps.len().saturating_sub(1))

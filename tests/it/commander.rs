@@ -304,7 +304,7 @@ async fn ctrl_c_interrupts_a_wait_and_leaves_a_question_open() {
     desk.enter_line("%release 2", "^  \\? Release 2\\?").await;
     desk.press("\x03").await;
     desk.expect_screen("left open(.*\n)*.*left open").await;
-    // A number is never a prefix of a run's id, even if one begins with it.
+    // A number is never a prefix of a run's id, even if an id begins with that number.
     desk.enter_line("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
     // No id contains the letters l, o or u.
     desk.enter_line("/cancel lou", "^error: no run id starts with 'lou'").await;

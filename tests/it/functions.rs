@@ -200,7 +200,7 @@ fn endless_function_fails_without_delaying_others() {
     );
     let start_run = |name: &str| story.start_with(json!({"workflow_name": name, "wait_seconds": 0}));
     let (steps, other_steps) = (start_run("steps"), start_run("steps"));
-    // One for each worker of the default pool.
+    // One run for each worker of the default pool.
     let loops = [start_run("loops"), start_run("loops"), start_run("loops")];
     for run in [steps, other_steps] {
         let outcome = story.get_run(&run, 60.0);

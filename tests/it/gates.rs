@@ -498,7 +498,7 @@ fn read_all_files(directory: &std::path::Path) -> (usize, String) {
     (files, content)
 }
 
-/// An MCP client with dialogs that accepts each of them.
+/// An MCP client with dialogs. It accepts each dialog.
 const ACCEPTS_ITSELF: &str = r#"
 import json, subprocess, sys
 server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -19,7 +19,7 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 /// Exceeded only by a hanging operation.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The reported version, as long as the real one: a MessagePack string begins with its length.
+/// The reported version. It is as long as the real version, because a MessagePack string begins with its length.
 const OLDER_VERSION: &str = "0.0.9";
 
 /// Requests that the previous version does not understand.

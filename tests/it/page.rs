@@ -680,8 +680,8 @@ fn project_has_its_own_workflows_and_terminals() {
     });
 }
 
-/// Returns the ranges of characters that the command line does not show unchanged: those that strike through, enclose,
-/// hide or change others. Spaces are visible on the page by their width.
+/// Returns the ranges of characters that the command line does not show unchanged: characters that strike through,
+/// enclose, hide or change others. Spaces are visible on the page by their width.
 fn hidden_characters() -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for character in (0..=0x0010_ffff).filter_map(char::from_u32) {

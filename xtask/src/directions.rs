@@ -17,7 +17,7 @@ const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/contributing/recipes.md"];
 /// The crate of the program. Its manifest is also the manifest of the workspace.
 const PROGRAM: &str = "steplatch";
 
-/// Parses the table of imports, the only one of its document.
+/// Parses the table of imports. It is the only table of its document.
 fn documented_imports(document: &str) -> Imports {
     let rows = document.lines().filter(|line| line.starts_with("| ")).skip(1);
     let row = |line: &str| {

@@ -8,7 +8,7 @@ use crate::sources::rust_sources;
 
 /// Test programs of crates that have more than one, with the reason.
 ///
-/// Each program links the whole crate again, so a crate should have one.
+/// The reason for a single test program for each crate: each program links the whole crate again.
 const SEVERAL_TEST_PROGRAMS: [(&str, &[&str], &str); 2] = [
     ("crates/mcp", &["conformance", "tools"], "conformance shares its sources with an example of the crate"),
     ("crates/nodes", &["escapees", "it"], "escapees adopts orphans for its whole process"),

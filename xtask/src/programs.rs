@@ -119,7 +119,7 @@ pub(crate) const FOR_THE_PEER: &[Program] = &[program("tmux", &["tmux"])];
 const PYTHON: Program = program("python3", &["python3", "python3-venv"]);
 
 /// Checks for the oldest Python that the MCP clients support, with the modules that create a virtual environment.
-/// Debian has those in their own package.
+/// Debian has these modules in a separate package.
 const PYTHON_CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
 
 impl Program {

@@ -15,8 +15,8 @@ use crate::temporal;
 
 /// Checks format and lints, then runs all tests.
 ///
-/// `--quick` omits format and lints; all other arguments go to `cargo test`. Without them, all test programs run even
-/// if one fails, because a run takes long and should report all failures.
+/// `--quick` omits format and lints; all other arguments go to `cargo test`. Without arguments, all test programs run
+/// even if one fails, because a run takes long and should report all failures.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (quick, cargo_arguments): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--quick");

@@ -97,11 +97,11 @@ struct Stored {
     version: u32,
     hash: String,
     since: String,
-    /// Wrong attempts, by source. The file stores them with the hash, so that a restart does not reset them.
+    /// Wrong attempts, by source. The file stores the attempts with the hash, so that a restart does not reset them.
     #[serde(default)]
     tries: BTreeMap<String, Attempts>,
-    /// The first key seals runs that wait for a person; any of the keys may open one. Older daemons stored no key; the
-    /// first correct passphrase adds one.
+    /// The first key seals runs that wait for a person; any of the keys may open such a run. Older daemons stored no
+    /// key; the first correct passphrase adds a key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<StoredKey>,
 }
@@ -287,7 +287,8 @@ impl Approver {
     ///
     /// # Errors
     ///
-    /// If the passphrase does not pass. Each wrong attempt delays the next one from the same source longer.
+    /// If the passphrase is wrong or not checked. Each wrong attempt delays the next attempt from the same source
+    /// longer.
     #[boxed]
     pub async fn verify(
         &self,

@@ -198,7 +198,7 @@ impl HostPin {
     }
 }
 
-/// The definitions that a run refers to, as of its start. It executes only these.
+/// The definitions that a run refers to, as of its start. The run executes only these definitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
     /// Digests of workflows by name; `None` for a name without a workflow.
@@ -211,7 +211,7 @@ pub struct Pins {
     /// without hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeMap<String, Option<HostPin>>>,
-    /// Digests of definitions nested in these. The run may save them, and then run them by name.
+    /// Digests of definitions nested in these. The run may save nested definitions, and then run them by name.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
     /// Names among these that need no person, including everything that they start.
@@ -251,7 +251,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// If it referred to another definition at the start of the run, or the run does not refer to it.
+    /// If the name referred to another definition at the start of the run, or the run does not refer to it.
     pub fn check_workflow(&self, name: &str, current: &Signature) -> Result<(), PinError> {
         if self.inner.contains(current) {
             Ok(())
@@ -264,7 +264,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// If it had another target at the start of the run, or the run does not refer to it.
+    /// If the host had another target at the start of the run, or the run does not refer to it.
     pub fn check_host(&self, host: &str, current: Option<&HostPin>) -> Result<(), PinError> {
         let Some(hosts) = &self.hosts else { return Ok(()) };
         let host = host.to_owned();
@@ -287,7 +287,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// If it referred to another definition at the start of the run, or the run does not refer to it.
+    /// If the name referred to another definition at the start of the run, or the run does not refer to it.
     pub fn check_node(&self, id: &str, current: &Signature) -> Result<(), PinError> {
         check(DefinitionKind::Node, &self.nodes, id, current)
     }

@@ -45,8 +45,8 @@ const MIN_WRAPPED_BYTES: usize = 8;
 /// The text that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// The known secrets: those hidden everywhere, and for one terminal also the lines typed with its echo off. Cheap to
-/// clone.
+/// The known secrets: the secrets hidden everywhere, and for one terminal also the lines typed with its echo off. Cheap
+/// to clone.
 ///
 /// ```
 /// use steplatch_access::{MASK, Redactor};

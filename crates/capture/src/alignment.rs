@@ -18,8 +18,7 @@ use crate::variation::remove_volatile_text;
 pub(crate) struct Alignment {
     /// Values whose typed text differs in the second capture.
     pub(crate) arguments: Vec<Difference>,
-    /// Printed words that differ in the second capture and are not argument values, each with its counterpart, by
-    /// turn.
+    /// Printed words that differ in the second capture and are not argument values, with their counterparts, by turn.
     pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
     /// The turn of the second capture with the same action, by turn.
     pub(crate) pairs: BTreeMap<usize, usize>,

@@ -113,7 +113,8 @@ pub(crate) fn first_row(lines: &[&str], entered: &[Entered], cursor: Option<usiz
 }
 
 /// Returns the first row of a prompt in plain output, such as `Press any key to continue`. The prompt is the paragraph
-/// at the cursor, with the last row above it that has a word. `None` if it names a subject, or a row may be an entry.
+/// at the cursor, with the last row above it that has a word. `None` if the prompt names a subject, or a row may be an
+/// entry.
 pub(crate) fn plain_prompt(lines: &[&str], cursor: Option<usize>) -> Option<usize> {
     let last = lines.len().checked_sub(1)?;
     let is_end = |end: char| end.is_alphanumeric() || ".,:;!?)%…".contains(end);

@@ -226,7 +226,7 @@ fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
         let mut next =
             next.map_while(|turn| typed_line(turn).map(|repeated| (repeated, reports(&turn.printed, &ERROR_WORDS))));
         // If the program prints such words about the repetition too, it accepted both lines.
-        let repeated = next.find(|(repeated, _)| is_correction(&failed, repeated)).filter(|(_, reports)| !reports);
+        let repeated = next.find(|(repeated, _)| is_correction(&failed, repeated)).filter(|(_, is_report)| !is_report);
         corrected.extend(repeated.map(|(repeated, _)| (index, repeated)));
     }
     corrected

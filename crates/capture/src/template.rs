@@ -55,7 +55,7 @@ pub(crate) fn template(
             Use::Shell | Use::Plain => "",
             Use::Pattern => "|regex",
         };
-        // The value gets its own quotes, so the quotes around it end before it and begin again after it.
+        // The value gets its own quotes, so the surrounding quotes end before the value and begin again after it.
         let outer_quote = quote.filter(|_| !fills_quotes && !filter.is_empty()).map(String::from).unwrap_or_default();
         template.extend([&outer_quote, "{", &binding.name, filter, "}", &outer_quote]);
         if fills_quotes {

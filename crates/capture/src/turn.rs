@@ -759,7 +759,7 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 /// Masks each line without an echo after the first of several lines typed together at a prompt: the program that the
-/// first line started may have read it as a password.
+/// first line started may have read such a line as a password.
 fn mask_hidden_lines(text: &str, printed: &str) -> String {
     if !text.trim_end_matches('\n').contains('\n') {
         return text.to_owned();

@@ -12,7 +12,7 @@ use crate::session_log::Moment;
 /// Characters at the end of a question.
 const QUESTION_ENDS: [char; 8] = ['?', ':', '>', ']', ')', '$', '#', '%'];
 
-/// Returns whether a program received an input before it waited for one.
+/// Returns whether a program received an input before it waited for input.
 fn is_typed_ahead(input: &InputRecord) -> bool {
     matches!(input.kind, InputKind::Typed | InputKind::Attached)
         && input.context == "program"

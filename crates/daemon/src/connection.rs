@@ -20,8 +20,8 @@ use crate::dispatcher::Dispatcher;
 /// The commands in progress of a connection.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
-/// Serves one client until it disconnects or the daemon stops. `standing` tells if the client's process is treated as a
-/// person.
+/// Serves one client until it disconnects or the daemon stops. `standing` determines whether the client's process is
+/// treated as a person.
 pub(crate) async fn serve(
     service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,

@@ -409,7 +409,7 @@ impl Dispatcher {
                 let (reply, requests) = self.runs.serve_engine(&verb);
                 return (VerbReply::from_reply(reply), requests.map(ReplyStream::Engine));
             }
-            // The engine receives unmasked results, since it decides with them; the worker encrypts the stored ones.
+            // The engine receives unmasked results, since it decides with them; the worker encrypts the stored results.
             Command::PerformTask(verb) => {
                 return (VerbReply::from_reply(Box::pin(self.runs.perform_task(caller, verb)).await), None);
             }
@@ -476,7 +476,7 @@ impl Dispatcher {
             Command::RequestSecret(verb) => {
                 VerbReply::from_reply(Box::pin(sessions.request_secret(caller, verb)).await)
             }
-            // An agent that could type it would know it.
+            // An agent that could type the password would know it.
             Command::EnterSecret(verb) => match caller.is_at_own_terminal().await || caller.is_in_own_browser().await {
                 true => VerbReply::from_reply(Box::pin(sessions.enter_secret(caller, verb)).await),
                 false => VerbReply::failure(

@@ -30,7 +30,7 @@ pub(crate) struct StateLock {
 
 /// Watch of the locked file. Once the file is gone, another daemon may own the directory.
 ///
-/// Does not watch the directory itself, because its journal changes all the time.
+/// Does not watch the directory itself, because the journal there changes all the time.
 pub(crate) struct LockWatch {
     /// Stops the watch on drop. `None` if the system's limit of watches is reached.
     _watcher: Option<RecommendedWatcher>,

@@ -49,7 +49,7 @@ pub enum AskError {
     /// The host refused the request, or failed to perform it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The host has ended, and its terminals with it.
+    /// The host has ended, and so have its terminals.
     #[error("the terminal host (pid {pid}) has exited, and its terminals with it; the next opening starts another one")]
     HostLost {
         /// The host's process id.
@@ -77,7 +77,7 @@ pub enum AskError {
         /// The name of the machine.
         host: String,
     },
-    /// The remote terminal host has ended, and its terminals with it.
+    /// The remote terminal host has ended, and so have its terminals.
     #[error(
         "the terminal host on '{host}' (pid {pid}) has exited, and its terminals with it; the next opening there starts another one"
     )]

@@ -50,8 +50,8 @@ pub enum Starter {
         program: PathBuf,
         /// Arguments that start it as a host.
         arguments: Vec<OsString>,
-        /// Fallback program and its arguments, used if the first program fails to start a host;
-        /// not if it is only slow.
+        /// Fallback program and its arguments, used if the first program fails to start a host, but not if that program
+        /// is only slow.
         fallback: Option<(PathBuf, Vec<OsString>)>,
         /// Path of its log.
         log: PathBuf,
@@ -168,7 +168,7 @@ struct Shared {
     role: Role,
     /// Directory of the sockets of new hosts.
     socket_dir: PathBuf,
-    /// Directory with a record of each host. Unlike `socket_dir`, it is persistent.
+    /// Directory with a record of each host. Unlike `socket_dir`, this directory is persistent.
     records_dir: PathBuf,
     starter: Starter,
     version: String,
@@ -219,7 +219,7 @@ struct SilentHost {
 }
 
 impl SilentHost {
-    /// Returns its process id; 0 if it is unknown.
+    /// Returns the process id of the host; 0 if it is unknown.
     fn pid(&self) -> u32 {
         self.record.as_ref().map_or(0, |record| record.pid)
     }
@@ -399,7 +399,7 @@ impl Hosts {
 
     /// Enables connections to remote hosts. Called once.
     pub fn enable_remote(&self, setup: RemoteSetup) {
-        // Ignore a second setup, because the connections of the first one would lose their owner.
+        // Ignore a second setup, because the connections of the first setup would lose their owner.
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
 
@@ -590,9 +590,9 @@ impl Hosts {
         table.host_by_terminal.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
     }
 
-    /// Returns the files of this or a remote host. `timeout` is the time that a request waits for a machine without
-    /// a connection. `step` is the step that writes one of the files; the terminal host of the machine ensures that it
-    /// does so only once.
+    /// Returns the files of this or a remote host. `timeout` is the time that a request waits for a machine without a
+    /// connection. `step` is the step that writes one of the files; the terminal host of the machine ensures that the
+    /// step writes only once.
     ///
     /// # Errors
     /// If the machine cannot be reached, or has no terminal host.
@@ -670,8 +670,8 @@ impl Hosts {
     }
 
     /// Abandons a step: cancels its effects in progress if possible, and closes the shells of its single commands. Does
-    /// not wait for the hosts. Sends the step of a run to a remote host only if it was requested there, because a
-    /// third machine may have claimed its name.
+    /// not wait for the hosts. Sends the step of a run to a remote host only if the step was requested there, because a
+    /// third machine may have claimed the name of the step.
     pub fn give_up(&self, step: &str) {
         let hosts = match self.shared.remote.get() {
             Some(remote) if is_of_run(step) => {
@@ -693,8 +693,8 @@ impl Hosts {
         self.shared.repeated_steps.lock().remove(step);
     }
 
-    /// Returns whether an earlier daemon may have begun an unsettled step. If its host cannot be reached, its outcome
-    /// is unknown.
+    /// Returns whether an earlier daemon may have begun an unsettled step. If the step's host cannot be reached, the
+    /// outcome is unknown.
     #[must_use]
     pub fn is_repeated(&self, step: &str) -> bool {
         self.shared.repeated_steps.lock().contains(step)
@@ -749,8 +749,8 @@ impl Hosts {
         Ok(None)
     }
 
-    /// Waits until each host that was silent at the start of this daemon has answered or ended. Until then, it may have
-    /// performed any step of an earlier daemon.
+    /// Waits until each host that was silent at the start of this daemon has answered or ended. Until then, a silent
+    /// host may have performed any step of an earlier daemon.
     #[boxed]
     pub async fn await_silent(&self) {
         let mut changed = self.shared.changed.subscribe();
@@ -887,7 +887,8 @@ impl Hosts {
             let Ok(descriptions) = ask_with_timeout::<Vec<Description>>(&host, &HostRequest::List).await else {
                 continue;
             };
-            // A terminal that its host no longer lists has closed; it will not be treated as lost with the host.
+            // A terminal that its host no longer lists has closed. Such a terminal will not be treated as lost with the
+            // host.
             let pid = host.greeting().pid;
             self.lock().host_by_terminal.retain(|id, keeper| {
                 keeper.greeting().pid != pid || descriptions.iter().any(|terminal| terminal.id == *id)
@@ -1302,7 +1303,7 @@ impl Shared {
         }
     }
 
-    /// Records that the host at `socket` has ended. Its results are lost unless it left an end mark.
+    /// Records that the host at `socket` has ended. The results of the host are lost unless it left an end mark.
     fn record_ended(&self, socket: &Path, record: Option<&HostRecord>) {
         let _ = std::fs::remove_file(socket);
         if std::fs::remove_file(records::end_mark(socket)).is_ok() {

@@ -15,7 +15,7 @@ const MAX_SPARE_BYTES: usize = 1 << 20;
 
 /// Reads frames until the other side disconnects or sends an invalid frame. Passes the number and body of each frame to
 /// `on_frame`; a body longer than `limit` of the number is dropped. Stops reading while many answers wait in `answers`.
-/// Calls `on_read` after each read, also within a frame.
+/// Calls `on_read` after each read, even within a frame.
 pub(crate) async fn read_frames(
     stream: &UnixStream,
     answers: Option<&Outbox>,

@@ -62,7 +62,7 @@ pub trait QuestionWatch: fmt::Debug + Send + Sync {
     fn is_open(&self, host: &str) -> bool;
 }
 
-/// Receives the texts to hide from remote hosts. They are hidden only in the terminals of their machine.
+/// Receiver of texts to hide, from remote hosts. The texts are hidden only in the terminals of their machine.
 pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     /// Records that a terminal is on a machine.
     fn place(&self, terminal: &TerminalId, machine: &str);
@@ -122,7 +122,7 @@ pub struct RemoteHostStatus {
 pub struct RemotePlace {
     /// The name.
     pub host: String,
-    /// Time of the loss of its connection, if it has none. The description dates from that time.
+    /// Time of the connection's loss, if there is no connection. The description dates from that time.
     pub lost_since: Option<SystemTime>,
 }
 
@@ -220,7 +220,7 @@ impl RemoteHosts {
         self.shared.changed.subscribe()
     }
 
-    /// Connects to a machine if it is not connected and returns its status.
+    /// Connects to a machine that is not connected, and returns the status of the machine.
     pub(crate) async fn check(&self, name: &str, timeout: Duration) -> Result<RemoteHostStatus, RemoteError> {
         let machine = self.find_machine(name)?;
         machine.check(timeout).await?;

@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     connections: watch::Sender<usize>,
     retiring: AtomicBool,
     ending: watch::Sender<bool>,
-    /// Held writer's seats, each with the connection that took it last.
+    /// Held writer's seats, with the connections that last took them.
     seats: Mutex<HashMap<HoldKey, u64>>,
     /// Sessions of clients on remote hosts.
     links: Links,
@@ -321,8 +321,8 @@ impl Connection {
             service.owner = service.owner.max(self.number);
         }
         let service = self.shared.service.read();
-        // Ignore requests of a superseded daemon but keep its connection, because it would take a disconnect for the
-        // end of the host. Still record secrets and settled steps.
+        // Ignore requests of a superseded daemon but keep its connection, because that daemon would take a disconnect
+        // for the end of the host. Still record secrets and settled steps.
         let is_lasting = matches!(request, Some(HostRequest::Remember(_) | HostRequest::Settle(_)));
         if service.is_over || (self.is_superseded(&service) && !is_lasting) {
             return;

@@ -47,7 +47,7 @@ const SILENT_ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// lasts without a connection.
 const BUSY_ANSWER_TIMEOUT: Duration = Duration::from_secs(60 + RECONNECT_TIMEOUT.as_secs());
 
-/// Maximum number of quick repetitions of a request. Without it, a host that ends each session immediately would
+/// Maximum number of quick repetitions of a request. Without a maximum, a host that ends each session immediately would
 /// receive requests without end.
 const MAX_REPEATS: usize = 3;
 

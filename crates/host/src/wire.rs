@@ -28,7 +28,7 @@ pub const WIRE_VERSION: u32 = 1;
 /// Maximum length of a body.
 pub(crate) const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// Length of the head of a frame: its length and its number.
+/// Size of a frame's head: the length and the number of the frame.
 pub(crate) const HEAD_BYTES: usize = 12;
 
 /// Number of frames without a request, each with a text to hide in all output.
@@ -455,7 +455,7 @@ pub struct OpenedTerminal {
     pub id: TerminalId,
     /// Process id of its program.
     pub pid: i32,
-    /// True if its shell reports the beginning of each prompt.
+    /// True if the terminal's shell reports the beginning of each prompt.
     pub integrated: bool,
 }
 
@@ -689,9 +689,9 @@ const FREE_ELEMENTS: u64 = 20_000;
 /// Minimum number of bytes of an answer for each further element.
 const BYTES_PER_ELEMENT: u64 = 6;
 
-/// Returns whether the number of list elements in a body is plausible for its length. Decoding may need a hundred
-/// bytes of memory for an element of one byte, so this is checked before. Reads only the heads of values; decoding
-/// reports a body that is not valid MessagePack.
+/// Returns whether the number of list elements in a body is plausible for its length. Decoding may need a hundred bytes
+/// of memory for an element of one byte, so this check comes first. Reads only the heads of values; decoding reports a
+/// body that is not valid MessagePack.
 pub(crate) fn is_sparse(body: &[u8]) -> bool {
     let max_elements = FREE_ELEMENTS + body.len() as u64 / BYTES_PER_ELEMENT;
     let (mut elements, mut offset) = (0_u64, 0_usize);

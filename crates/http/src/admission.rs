@@ -120,7 +120,7 @@ impl Admission {
     /// Checks the name of the server in the request, and the origin of the page.
     ///
     /// # Errors
-    /// If one of them is not allowed.
+    /// If one of the names is not allowed.
     pub(crate) fn check_names(&self, request: &Request) -> Result<(), Refusal> {
         let forbidden = |code, error: String| Err(Refusal::new(StatusCode::FORBIDDEN, code, error));
         let mut host_headers = request.headers().get_all(HOST).iter();

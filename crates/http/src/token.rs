@@ -98,7 +98,7 @@ impl Token {
         Ok(Self { source: TokenSource::Memory(Secret(text.to_owned())) })
     }
 
-    /// Returns the token of a state directory. If it is missing, creates it and also returns its text.
+    /// Returns the token of a state directory. Creates a missing token, and then also returns its text.
     ///
     /// # Errors
     /// If reading or creating the file fails, or other users can read it.

@@ -43,7 +43,7 @@ pub struct Metadata {
     pub status: Status,
     /// Number of its finished runs.
     pub run_count: u64,
-    /// Number of its runs that achieved its purpose.
+    /// Number of runs that achieved the purpose of the workflow.
     pub success_count: u64,
     /// End time of the last run, in RFC 3339.
     pub last_run: Option<String>,

@@ -20,7 +20,7 @@ pub struct FunctionFile {
     pub text: String,
     /// The metadata, with the hash of the current text. The workflows of an edited text are drafts.
     pub metadata: FunctionMetadata,
-    /// Error of reading its metadata, if it failed.
+    /// Error of reading the metadata, if the reading failed.
     pub metadata_error: Option<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct FunctionMetadata {
     pub created: String,
     /// Version number of the text, starting at 1.
     pub version: u32,
-    /// The source file, if it comes from one.
+    /// The source file of a loaded file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// The declarations at the time of loading, for people who read the file. The library does not use them.
@@ -75,7 +75,7 @@ pub struct Counts {
     pub status: Status,
     /// Number of its finished runs.
     pub run_count: u64,
-    /// Number of its runs that achieved its purpose.
+    /// Number of runs that achieved the purpose of the workflow.
     pub success_count: u64,
     /// End time of the last run, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -87,7 +87,7 @@ impl Library {
         Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, metadata_error: None })
     }
 
-    /// Removes a file of functions and its metadata, even if it is unreadable.
+    /// Removes a file of functions and its metadata, even an unreadable file.
     ///
     /// # Errors
     /// If there is no file of that name, or writing to the directory fails.

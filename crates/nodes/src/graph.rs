@@ -78,7 +78,7 @@ impl Graph {
         self.max_parallel
     }
 
-    /// Returns the ids of the steps that must finish before a step, including those that its input refers to.
+    /// Returns the ids of the steps that must finish before a step, including the steps that its input refers to.
     pub fn dependencies(&self, step: &NodeId) -> impl Iterator<Item = &NodeId> {
         let index = self.steps.iter().position(|known| known.id == *step);
         index.into_iter().flat_map(|index| self.plan.dependencies(index)).map(|index| &self.steps[*index].id)

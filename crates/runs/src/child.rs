@@ -33,8 +33,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Reason for the cancellation of an abandoned child.
 pub(super) const ABANDONED_REASON: &str = "the run that started it went on without it";
 
-/// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
-/// run, waits for that run.
+/// Starts the run that a step requests, waits for the end of the run, and returns its outcome. If the step has already
+/// started a run, waits for that run.
 ///
 /// The outcome of a branch contains neither its log nor the names of workflows, because the action of a branch does not
 /// return them.
@@ -191,7 +191,7 @@ pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<
     }
 }
 
-/// Cancels a run when dropped: its caller no longer waits for it.
+/// Cancels a run when dropped, because the caller no longer waits for the run.
 pub(super) struct CancelOnDrop {
     run: Arc<Run>,
     stopping: CancellationToken,
@@ -266,8 +266,8 @@ async fn begin(
         if !child.inherits {
             return Err(error.into());
         }
-        // Another client has closed a terminal that the child inherited without naming it: the child begins without
-        // one.
+        // Another client has closed a terminal that the child inherited without naming it: the child begins without a
+        // terminal.
         session_id = None;
     }
     let mut start = Start {

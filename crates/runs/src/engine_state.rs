@@ -37,7 +37,7 @@ use crate::secret_answers::SecretAnswers;
 /// Maximum number of workflow names in a reply.
 const MAX_NAMED_WORKFLOWS: usize = 50;
 
-/// Maximum number of runs in progress, since each needs memory until it finishes.
+/// Maximum number of runs in progress. Each run needs memory until it finishes.
 const MAX_RUNS: usize = 10_000;
 
 /// Time that the private data of a finished run may stay in the log.
@@ -453,7 +453,7 @@ impl Engine {
     }
 }
 
-/// Opens the journal in a file and creates it if it does not exist.
+/// Opens the journal in a file. Creates a missing journal.
 ///
 /// # Errors
 ///

@@ -76,8 +76,8 @@ impl RunEvents {
         Ok(events)
     }
 
-    /// Sends events in order, each once, until the run or the connection ends. Reads them from the history at the pace
-    /// of the client, so a slow client blocks no other part of the daemon.
+    /// Sends events in order, each once, until the run or the connection ends. Reads the events from the history at the
+    /// pace of the client, so a slow client blocks no other part of the daemon.
     #[boxed]
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut progress = self.run.follow();

@@ -32,7 +32,7 @@ pub(super) struct LockedRuns {
     pub(crate) key_changes: watch::Sender<u64>,
 }
 
-/// A run with the data that its driver needs. Followers of a locked run keep following it after it is unlocked.
+/// A run with the data that its driver needs. Followers of a locked run keep following the run after it is unlocked.
 pub(super) type UndrivenRun = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {

@@ -64,7 +64,7 @@ pub(crate) struct EventBatch {
 /// Outcome of an input.
 #[derive(Debug)]
 pub(crate) enum InputEnd {
-    /// The run accepted it, and these events follow; `from` is the number of events before them.
+    /// The run accepted the input, and these events follow; `from` is the number of events before them.
     Taken { from: u64, events: Vec<Event> },
     /// The input has no effect in the run's state.
     Ignored,
@@ -124,7 +124,7 @@ pub(crate) struct Registration {
     pub(crate) workflow: String,
     /// True if the run continues here, in turns: it is a function or a remote workflow.
     pub(crate) is_function: bool,
-    /// True if a worker starts the run in the engine; otherwise its parent does.
+    /// True if a worker starts the run in the engine; otherwise the parent run does.
     is_root: bool,
     /// The first events of the run; a function has none.
     pub(crate) first: Arc<Vec<Event>>,
@@ -351,7 +351,8 @@ impl OuterEngine {
         }
     }
 
-    /// Adds a worker and sends it the open requests. Returns its number, and the receiver of its requests.
+    /// Adds a worker and sends the open requests to it. Returns the number of the worker, and the receiver of its
+    /// requests.
     fn add_worker(&self) -> (u64, mpsc::UnboundedReceiver<EngineRequest>) {
         let (requests, received) = mpsc::unbounded_channel();
         let mut state = self.state.lock();
@@ -368,7 +369,7 @@ impl OuterEngine {
         (number, received)
     }
 
-    /// Records that the engine has a run and sends its cancel request if there is one.
+    /// Records that the engine has a run, and sends the run's cancel request if there is one.
     fn record_started(&self, run: &RunId) {
         let is_change = self.state.lock().record_started(run);
         if is_change {
@@ -400,7 +401,7 @@ impl State {
         self.last_number
     }
 
-    /// Records that the engine has a run and sends its cancel request if there is one. Returns whether this is a
+    /// Records that the engine has a run, and sends the run's cancel request if there is one. Returns whether this is a
     /// change.
     fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();

@@ -240,7 +240,7 @@ impl References {
     }
 }
 
-/// Returns the first argument of a call, if it is one literal without escapes or placeholders.
+/// Returns the first argument of a call, if that argument is a literal without escapes or placeholders.
 fn literal_argument(call: &str) -> Option<&str> {
     let argument = call.trim_start().strip_prefix('(')?.trim_start();
     let quote = argument.chars().next().filter(|first| matches!(first, '"' | '\''))?;

@@ -195,8 +195,8 @@ fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Res
 const MAX_RESULT_CHARS: usize = 1000;
 const MAX_RESULT_TEXT_CHARS: usize = 300;
 
-/// Returns a result as lists show it, and true if it is shortened: its long texts are cut, or it is the beginning of
-/// its JSON as a text.
+/// Returns a result as lists show it, and true for a shortened result. A shortened result has cut texts, or is the
+/// beginning of the result's JSON as a text.
 pub(super) fn shorten_for_list(result: &Value) -> (Value, bool) {
     let is_short = |value: &Value| value.to_string().chars().nth(MAX_RESULT_CHARS).is_none();
     if is_short(result) {

@@ -83,7 +83,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Opens the journal and creates it if it does not exist.
+    /// Opens the journal. Creates a missing journal.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl Runs {
         ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
     }
 
-    /// Returns `session_id` if it is a terminal, and `None` if it is a session of the caller's project.
+    /// Returns `session_id` if it names a terminal, and `None` if it names a session of the caller's project.
     ///
     /// # Errors
     ///
@@ -195,8 +195,8 @@ impl Runs {
         }
     }
 
-    /// Starts a run for a node that makes calls of its own and waits for its end. A repeated request with the same
-    /// `step` does not call the node again.
+    /// Starts a run for a node that makes calls of its own, and waits for the end of the run. A repeated request with
+    /// the same `step` does not call the node again.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ pub const NOT_COMPARED: &str = "not compared before the next input: ";
 pub struct AskedTerminal {
     /// The id or name.
     pub session: String,
-    /// True if the run itself opened it.
+    /// True if the run itself opened the terminal.
     pub is_own: bool,
 }
 
@@ -45,7 +45,8 @@ pub struct AskedTerminal {
 pub struct ShownTerminals {
     /// Their descriptions, if any.
     pub text: Option<String>,
-    /// Their ids. After the answer, the run acts only in these terminals, and in terminals that it opens.
+    /// The ids of the terminals. After the answer, the run acts only in these terminals, and in terminals that it
+    /// opens.
     pub ids: Vec<String>,
 }
 

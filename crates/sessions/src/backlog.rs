@@ -33,7 +33,7 @@ pub struct Backlog {
     lookups: Arc<Semaphore>,
 }
 
-/// A counted reply or command. Dropping it subtracts it again.
+/// A counted reply or command. Dropping this value ends the counting.
 #[derive(Debug)]
 pub struct Place {
     load: watch::Sender<Load>,

@@ -404,7 +404,7 @@ struct CloseOnDrop {
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // When the daemon itself ends, the caller reconnects to the next one and finds its shell.
+        // When the daemon itself ends, the caller reconnects to the next daemon and finds its shell.
         if self.sessions.is_leaving_all() {
             return;
         }

@@ -75,7 +75,7 @@ pub(crate) async fn search(
         if window.is_last || read.next <= from {
             return Ok(results);
         }
-        // The next window begins with the last line if it continues after this one.
+        // The next window begins with the last line if that line continues after this window.
         let next = match window.continued_line {
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,

@@ -180,7 +180,8 @@ impl Sessions {
         }
     }
 
-    /// Types the hidden line of a person into a terminal whose program reads one, or refuses the request for it.
+    /// Types the hidden line of a person into a terminal whose program reads such a line, or refuses the request for
+    /// the line.
     #[boxed]
     pub async fn enter_secret(&self, caller: &Caller, verb: EnterSecret) -> EnterSecretReply {
         let session_id = verb.session_id.clone();

@@ -166,7 +166,7 @@ impl Sessions {
     }
 
     /// Waits until each silent terminal host has answered or ended, if a silent host may have begun the step of an
-    /// action or may have its session. The session may be empty.
+    /// action or may have its session. An empty `session` matches no terminal.
     #[boxed]
     pub async fn await_silent_hosts(&self, session: &str, is_repeated: bool) {
         let may_have_session =
@@ -404,7 +404,7 @@ impl Sessions {
         self.hosts.changed()
     }
 
-    /// Returns the session that a step opened and prevents it from opening one later.
+    /// Returns the session that a step opened. Prevents the step from opening a session later.
     ///
     /// # Errors
     /// If a host that may know the step does not answer.

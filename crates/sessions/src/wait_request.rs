@@ -19,7 +19,7 @@ const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 /// Default timeout of an input's wait, in seconds.
 const DEFAULT_INPUT_TIMEOUT_SECONDS: f64 = 10.0;
 
-/// Returns the wait that an input requests, if it requests one.
+/// Returns the wait that an input requests, if any.
 pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, SessionError> {
     let pattern = verb.pattern.clone().filter(|pattern| !pattern.is_empty());
     if pattern.is_none() && verb.until.is_none() {
@@ -53,7 +53,7 @@ pub(crate) fn wait_patterns(verb: &AwaitOutput) -> Vec<String> {
     patterns.filter(|pattern| !pattern.is_empty()).cloned().collect()
 }
 
-/// Converts the wait of a client to one of the terminal. `since` is used if it is an offset.
+/// Converts the wait of a client to a wait of the terminal. A `since` that is not an offset is ignored.
 pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRequest, SessionError> {
     let patterns = wait_patterns(verb);
     if patterns.is_empty() && verb.until == AwaitUntil::Match {

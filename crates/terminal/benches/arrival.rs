@@ -11,7 +11,7 @@ use steplatch_terminal::{Input, Opened, Options, Size, Spec, Target, Terminals, 
 
 const ROUNDS: usize = 200;
 
-/// After each empty line it sleeps, so that the wait begins before the print.
+/// A program that sleeps after each empty line, so that the wait begins before the print.
 const PROGRAM: &str = r#"while read -r; do sleep 0.01; echo "AT_${EPOCHREALTIME/,/.}_"; done"#;
 
 #[tokio::main]

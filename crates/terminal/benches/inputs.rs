@@ -16,7 +16,7 @@ const INPUTS: usize = 100;
 /// Inputs that fill a log: more than it holds.
 const FILLING: usize = 5_000;
 
-/// A program that answers each line with one.
+/// A program that answers each line with a line.
 const PROGRAM: &str = r#"while read -r line; do echo "<$line>"; done"#;
 
 async fn open_terminal(logs_inputs: bool) -> (Terminals, Terminal) {

@@ -20,7 +20,7 @@ pub struct CommandRequest {
     /// correct it, and expands no history, abbreviations or global aliases. The shell expands other aliases, and stores
     /// the command in its history.
     pub command: String,
-    /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
+    /// The directory to change to first. The shell stays there. If the change fails, the command does not run.
     pub working_directory: Option<String>,
     /// Maximum time to wait for the end of the command. The command keeps running after that.
     pub timeout: Duration,
@@ -29,8 +29,8 @@ pub struct CommandRequest {
     /// True to return when the command waits for typed input. The command keeps running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub input: bool,
-    /// True to first integrate an inner shell without marks, with one line typed at its prompt. The output excludes
-    /// this line. An empty command only integrates the shell.
+    /// True to integrate an inner shell without marks first: the terminal types one line at the prompt of that shell.
+    /// The output excludes this line. An empty command only integrates the shell.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrate: bool,
     /// The id of the step that this command belongs to, for the ledger of the terminal host.
@@ -79,8 +79,8 @@ pub struct CommandResult {
     /// The input that the running command waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<InputRequest>,
-    /// True if the shell is at its prompt again without a report of the command's end. Its hook was removed, or a user
-    /// setting skipped the hook and possibly the command. The output ends before the prompt.
+    /// True if the shell is at its prompt again without a report of the command's end. The shell's hook was removed, or
+    /// a user setting skipped the hook and possibly the command. The output ends before the prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unreported: bool,
     /// True if the shell's output goes through a pipe, as after `exec > >(tee log)`. Some output may arrive later.
@@ -131,7 +131,7 @@ pub struct InputRequest {
     pub program: Option<String>,
     /// True if it draws the whole screen, as editors and pagers do.
     pub full_screen: bool,
-    /// True if it reads a line without showing it, as for a password.
+    /// True if the program reads a line without showing it, as for a password.
     pub password: bool,
     /// The rows of the screen.
     pub screen: String,

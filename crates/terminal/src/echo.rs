@@ -18,7 +18,7 @@ pub(crate) struct Echo {
 
 #[derive(Debug)]
 struct AwaitedEcho {
-    /// Lines without a complete echo, each with its line end, if any. The first line is in progress.
+    /// Lines without a complete echo, including their line ends. The first line is in progress.
     lines: VecDeque<String>,
     /// Number of echoed bytes of the first line.
     matched_bytes: usize,

@@ -138,7 +138,7 @@ impl QueryScript {
 
     /// Adds the commands that report a variable. The caller has checked the name.
     pub(crate) fn query(&mut self, name: &str) {
-        // Four fields, each ended by NUL: the name, a mark if it is set, the attributes, the value.
+        // Four fields, each ended by NUL: the name, a mark if the variable is set, the attributes, the value.
         let line = match self.kind {
             Kind::Bash => {
                 format!("\\builtin printf '%s\\0' {name} \"${{{name}[*]+1}}\" \"${{{name}@a}}\" \"${{{name}[*]}}\"")
@@ -213,7 +213,7 @@ impl QueryScript {
     }
 }
 
-/// Name of a variable, and its value if it is set, as reported by a shell.
+/// Name and value of a variable, as reported by a shell; no value for an unset variable.
 pub(crate) type VariableReport = (String, Option<Variable>);
 
 /// Parses an answer; see [`QueryScript::query`].

@@ -74,7 +74,7 @@ impl HiddenInputLog {
     }
 }
 
-/// The line being typed without echo, as its program will receive it.
+/// The line being typed without echo, as the program will receive it.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenLine {
     bytes: Vec<u8>,

@@ -39,7 +39,7 @@ pub struct LoggedInput {
     /// Time of the request.
     #[serde(rename = "at")]
     pub time: SystemTime,
-    /// The client or run, if it named itself.
+    /// The name of the client or run, if known.
     #[serde(rename = "by")]
     pub client: Option<String>,
     /// The end of the output at that moment.
@@ -431,7 +431,7 @@ mod tests {
             let keys = vec!["up".to_owned(); 1000];
             log.add(None, at(0), LoggedAction::Typed { text: "".into(), keys });
         }
-        // A key has a place in its list and its own allocation.
+        // A key has a place in the list and its own allocation.
         let max_entries = MAX_LOG_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
         assert!(log.from(0).len() <= max_entries, "{}", log.from(0).len());
         for piece in ["x".repeat(40_000), "y".repeat(20_000)] {

@@ -10,8 +10,8 @@ use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Maximum size of a piece of output for the parsers, in bytes. A parser rescans the piece for each invalid byte,
-/// so its size bounds the cost.
+/// Maximum size of a piece of output for the parsers, in bytes. A parser rescans the piece for each invalid byte, so
+/// the size of the piece bounds the cost.
 const MAX_PIECE_BYTES: usize = 4096;
 
 /// The input path: from the bytes of a program to its screen and transcript.
@@ -113,7 +113,7 @@ impl OutputPipeline {
     }
 
     /// Returns the text from the last prompt to the cursor. Excludes text after the cursor, because an earlier program
-    /// may have printed it. `None` if a row before the cursor's row is not full, because it may be output of a
+    /// may have printed it. `None` if a row before the cursor's row is not full, because such a row may be output of a
     /// background program.
     pub(crate) fn text_before_cursor(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);

@@ -25,7 +25,7 @@ const ZSH: &str = include_str!("integration/zshenv.zsh");
 /// Startup file that fish reads after the user's files.
 const FISH: &str = include_str!("integration/fish.fish");
 
-/// The variable that passes the nonce to the shell. The shell removes it from its environment immediately.
+/// The variable that passes the nonce to the shell. The shell immediately removes the variable from its environment.
 const NONCE_VARIABLE: &str = "STEPLATCH_SHELL_NONCE";
 
 /// The variable with the path prefix of an exchange's files. The shell removes this variable and the next two as well.
@@ -71,7 +71,7 @@ pub(crate) struct IntegrationSession {
 }
 
 impl Integration {
-    /// Writes the files into `directory` and creates it if it is missing.
+    /// Writes the files into `directory`. Creates a missing directory.
     ///
     /// # Errors
     /// If writing the directory or the files fails.
@@ -90,7 +90,7 @@ impl Integration {
         Ok(installed)
     }
 
-    /// Changes a command line and its environment so that the shell in it reports its state.
+    /// Changes a command line and its environment, so that the started shell reports its state.
     ///
     /// Returns `None` if the command starts no shell that has an integration, or if its arguments name a command to run
     /// or change the startup files.

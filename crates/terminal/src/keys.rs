@@ -175,7 +175,7 @@ const MIN_PASTE_BYTES: usize = 1024;
 /// Returns the bytes of typed text: `\n` becomes Enter, other characters stay unchanged.
 ///
 /// A single long line is sent as a paste if the program accepts pastes, so that a line editor processes it immediately.
-/// Line ends after it are still Enter.
+/// Line ends after the paste are still Enter.
 #[must_use]
 pub(crate) fn text(text: &str, modes: Modes) -> Vec<u8> {
     let body = text.trim_end_matches(['\r', '\n']);

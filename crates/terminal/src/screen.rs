@@ -107,7 +107,7 @@ pub(crate) trait Screen: Send {
     fn soft_reset(&mut self);
     /// Performs a sequence that the emulator lacks, at its position in the output.
     fn perform(&mut self, control: &Control);
-    /// Begins the output of one read and renews the number of cells that it may draw.
+    /// Begins the output of one read and renews the number of cells that the output may draw.
     fn begin_portion(&mut self);
     /// Returns the number of repetitions of a character to draw: at most `requested`, the cells of the screen, and the
     /// remaining cells of the portion.
@@ -133,8 +133,8 @@ pub(crate) trait Screen: Send {
     /// Returns the number of rows of the main screen that have scrolled off, and the epoch of this count. A resize or a
     /// reset begins a new epoch.
     fn scrolled(&self) -> (u64, u64);
-    /// Returns up to `above` rows of the scrollback and all rows of the screen, each with a flag that is true if its
-    /// line continues in the next row. Rows without the flag have no trailing spaces.
+    /// Returns up to `above` rows of the scrollback and all rows of the screen. The flag of a row is true if its line
+    /// continues in the next row. Rows without the flag have no trailing spaces.
     fn rows_from(&self, above: usize) -> Vec<(String, bool)>;
     /// Returns the rows as text with colours (SGR sequences), trimmed like [`Self::text`].
     fn ansi(&self) -> String;

@@ -53,7 +53,7 @@ pub struct Terminal {
     pid: i32,
     life: Lifecycle,
     requests: mpsc::UnboundedSender<Request>,
-    /// Integration session of its shell. The lock allows one exchange at a time.
+    /// Integration session of the terminal's shell. The lock allows one exchange at a time.
     integration: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
     /// The states at the questions to people, oldest first.
     question_states: Arc<Mutex<VecDeque<QuestionState>>>,
@@ -217,7 +217,7 @@ pub struct Input {
     /// True if a person typed it in an attached terminal, for the log of inputs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
-    /// True for a secret. The log of inputs omits it, even if the program shows it.
+    /// True for a secret. The log of inputs omits a secret, even if the program shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// The [`Description::password_program`] for which the input is. Nothing is typed if it is another one at that moment,
@@ -281,7 +281,7 @@ pub struct View {
     pub end: u64,
     /// True if a client held the terminal and gave it back since the last call of [`Terminal::handed_back`].
     pub handed_back: bool,
-    /// The working directory of the shell, or of the running program if it reports one (OSC 7). Within `ssh`, it is a
+    /// The working directory of the shell, or the directory that the running program reports (OSC 7). Within `ssh`, a
     /// directory of the remote machine.
     pub cwd: Option<String>,
     /// True if the foreground program waits for input: a shell at its prompt, a program that reads the terminal, an
@@ -441,7 +441,7 @@ impl Excerpt {
 /// A line of the screen or of the scrollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenLine {
-    /// The number of its first row on the screen, from 0; negative if it scrolled off.
+    /// The number of the first row on the screen, from 0; negative for a row that scrolled off.
     pub row: i64,
     /// The text; for a wrapped line, the text of all its rows.
     pub text: String,
@@ -654,7 +654,7 @@ impl Terminal {
         !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
     }
 
-    /// Returns the end time of its program, if it has ended.
+    /// Returns the end time of the terminal's program, if the program has ended.
     pub(crate) fn ended(&self) -> Option<Instant> {
         self.life.0.ended.get().copied()
     }
@@ -741,8 +741,8 @@ impl Terminal {
         self.send_request(|reply| Request::Inputs(from, reply)).await
     }
 
-    /// Returns the texts of ranges of offsets, each shortened to its beginning and end with at most `max_chars`
-    /// characters. The texts exclude the output of full-screen programs, and have at most 4 MiB together.
+    /// Returns the texts of ranges of offsets. A longer text than `max_chars` characters is shortened to its beginning
+    /// and end. The texts exclude the output of full-screen programs, and have at most 4 MiB together.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -810,7 +810,7 @@ impl Terminal {
     /// shell receives a typed line; busybox and ksh store the line in their history.
     ///
     /// # Errors
-    /// If a name is invalid, the shell is not at its prompt, or it does not answer.
+    /// If a name is invalid, or the shell is not at its prompt or does not answer.
     pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
         names.iter().try_for_each(|name| exchange::check_name(name))?;
         let variables = self

@@ -162,7 +162,7 @@ pub enum OpenError {
 pub struct Opened {
     /// The terminal.
     pub terminal: Terminal,
-    /// True if its shell reports the beginning of each prompt.
+    /// True if the terminal's shell reports the beginning of each prompt.
     pub integrated: bool,
 }
 
@@ -222,8 +222,8 @@ impl Terminals {
         self.start(reservation, spec).await
     }
 
-    /// Reserves a place for a terminal and its name if any. At the limit, waits at most `timeout` for other terminals
-    /// to close. Waiting requests get their places in order.
+    /// Reserves a place for a terminal, and its name if it has one. At the limit, waits at most `timeout` for other
+    /// terminals to close. Waiting requests get their places in order.
     ///
     /// # Errors
     /// If no place became free in time, or another terminal has the name.

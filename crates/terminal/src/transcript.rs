@@ -33,8 +33,8 @@ pub(crate) enum Mark {
     PromptClaimed,
     /// The shell read a command line and begins to run it (OSC 133 ; C).
     CommandStarted,
-    /// An earlier line may have a syntax error, according to the exit code of the shell. fish reports it for the line
-    /// itself (OSC 133 ; R, specific to this integration).
+    /// An earlier line may have a syntax error, according to the exit code of the shell. fish reports an error of the
+    /// line itself (OSC 133 ; R, specific to this integration).
     LineRefused,
     /// Within a command of several lines, the shell begins to print the output of the user's hooks before a line.
     HookBegan,
@@ -58,7 +58,7 @@ pub(crate) enum Mark {
     InnerShellEnded,
 }
 
-/// Reason why parsing stopped before the end of a portion. The caller acts on it before it continues.
+/// Reason for a stop before the end of a portion. The caller acts on it before parsing continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// DECSTR. The emulator does not implement it.
@@ -178,7 +178,7 @@ impl Transcript {
         (screen, std::mem::take(&mut writer.leftovers))
     }
 
-    /// Returns the end of the output of the command that ends the shell itself, if the shell marks it.
+    /// Returns the end of the output of a command that ends the shell itself, if the shell marks that end.
     pub(crate) fn output_end(&self) -> Option<u64> {
         self.writer.output_end
     }
@@ -294,7 +294,7 @@ struct Writer {
     combining_chars: usize,
     keyboard: Keyboard,
     leftovers: Leftovers,
-    /// True if a line editor accepts pastes. It then reports the line that it reads.
+    /// True if a line editor accepts pastes. Such an editor reports the line that it reads.
     takes_pastes: bool,
     /// End offset of the command's output, where hooks of the shell begin to print, until the mark of the command's end
     /// (OSC 133 ; E, specific to this integration).

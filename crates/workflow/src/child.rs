@@ -175,7 +175,7 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
     Ok(Limits::new(max_states, timeout)?)
 }
 
-/// Returns how a child ended according to its outcome, and the error if it did not complete.
+/// Returns the kind of a child's end according to its outcome, and the error if the child did not complete.
 pub(crate) fn child_end(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     let Outcome::Finished { result } = outcome else {
         // A parent that stops waiting for a child cancels it.

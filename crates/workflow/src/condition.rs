@@ -141,7 +141,8 @@ impl Condition {
         Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
     }
 
-    /// Returns whether the result depends on a pattern: the condition has one, and all tests before it hold.
+    /// Returns whether the result depends on a pattern: the condition has a pattern, and all tests before the pattern
+    /// hold.
     pub(crate) fn depends_on_pattern(&self, ending: Ending<'_>, variables: &impl Lookup) -> bool {
         for test in &self.tests {
             if test.pattern().is_some() {

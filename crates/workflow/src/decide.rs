@@ -840,7 +840,7 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Ends a run that failed, after its finally state. If that state fails too, the run keeps its first failure.
+    /// Ends a run that failed, after its finally state. If that state fails too, the run keeps the first failure.
     fn fail(self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         if self.has_finally() {
             return self.begin_finally(Branch::Fail { reason, error });

@@ -383,7 +383,7 @@ pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Loo
     in_others.or_else(in_rules).or_else(secret)
 }
 
-/// Returns the names of the secrets that are answers, each with its pointer within the parameters.
+/// Returns the names of the secrets that are answers, with their pointers within the parameters.
 pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
     indexed_rules(params).filter_map(|(index, rule)| {
         let name = rule.get(SECRET_KEY).and_then(Value::as_str).filter(|name| !matches!(*name, "true" | "false"))?;
@@ -397,7 +397,7 @@ pub(crate) fn secret_texts(params: &Map<String, Value>) -> impl Iterator<Item = 
     indexed_rules(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE_KEY)?.as_str())
 }
 
-/// Returns the typed texts without a following key, each with its pointer within the parameters.
+/// Returns the typed texts without a following key, with their pointers within the parameters.
 pub(crate) fn texts_without_key(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
     let first = params.get("input_text").and_then(Value::as_str).map(|text| ("/input_text".to_owned(), text));
     let answers = indexed_rules(params).filter(|(_, rule)| rule.get("press").is_none_or(Value::is_null));
@@ -407,7 +407,7 @@ pub(crate) fn texts_without_key(params: &Map<String, Value>) -> impl Iterator<It
     first.into_iter().chain(answers)
 }
 
-/// Returns the patterns of a dialogue: the patterns of its rules, and those that end it.
+/// Returns the patterns of a dialogue: the patterns of its rules, and the patterns that end the dialogue.
 pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let until = params.get("until").into_iter().flat_map(|until| match until {
         Value::Array(all) => all.iter().collect(),

@@ -24,8 +24,8 @@ pub use branch::{Branch, Continuation};
 /// The choice that a gate offers in addition to the descriptions.
 pub const NONE_OF_THESE: &str = "none of these";
 
-/// The version of the rules that a new run follows to its end. Increment it when the decisions on the same history
-/// change, and keep the old behaviour for older runs in `rules.rs`.
+/// The version of the rules that a new run follows to its end. Increment the version when the decisions on the same
+/// history change, and keep the old behaviour for older runs in `rules.rs`.
 pub const SEMANTICS_VERSION: u32 = 6;
 
 /// Serialization of a shared value like the value itself.
@@ -270,7 +270,7 @@ pub enum Event {
         /// The result fields of the branch's run.
         result: Map<String, Value>,
     },
-    /// The run that a state started waits for an answer, itself or through its own child.
+    /// The run that a state started waits for an answer, directly or through a child.
     ChildWaits {
         /// Time of the event.
         at: Timestamp,

@@ -104,8 +104,8 @@ impl Form {
         &self.fields
     }
 
-    /// Returns the answer with the given values: all fields in the form's order, each with its value, its default or
-    /// null. Converts strings to the type of their field.
+    /// Returns the answer with the given values: all fields in the form's order, with the value, the default or null.
+    /// Converts strings to the types of the fields.
     ///
     /// # Errors
     /// Returns the problems of the fields, as fragments.

@@ -1174,7 +1174,7 @@ impl History {
         self.screen.as_ref().filter(|(step, _)| step == at)?.1.as_deref()
     }
 
-    /// Returns whether the run opened this terminal, or took it over, and did not close it.
+    /// Returns whether this terminal of the run is open: the run opened it, or took it over, and did not close it.
     #[must_use]
     pub fn has_opened(&self, session: &str) -> bool {
         self.terminals.open.iter().any(|open| open == session)

@@ -135,7 +135,7 @@ pub(crate) fn read_max_parallel(value: Option<&Value>) -> Result<u32, InvalidPar
 pub(crate) struct Parallel<'p> {
     /// The parameters of each branch, with its key.
     branches: Vec<(String, &'p Map<String, Value>)>,
-    /// The definition of the branches without one. A loop over items stores its definition only here.
+    /// The shared definition of branches without their own. A loop over items stores its definition only here.
     shared_definition: Option<&'p Value>,
     /// The item of each branch.
     items: Option<&'p Vec<Value>>,

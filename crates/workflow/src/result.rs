@@ -69,7 +69,7 @@ const MAX_LINE_CHARS: usize = 200;
 const EXIT_CODE_UNKNOWN: &str = "the shell reports no exit codes, so it is unknown whether the command succeeded; \
                                  \"integrate\": true has the shell report them";
 
-/// Returns the reason a completed command is considered failed: its exit code, and the last line that it printed; or an
+/// Returns the reason for considering a completed command failed: the exit code and the last printed line, or an
 /// unknown exit code.
 fn command_error(tool: &str, result: &Map<String, Value>) -> Option<String> {
     if tool != tool::RUN_COMMAND || !tool::succeeded(result) {

@@ -35,7 +35,7 @@ impl Rules {
     }
 
     /// From 4: a pattern is searched in `match_text`, in `screen_content` and in both joined by a space; if the result
-    /// has neither, on the screen of the run's terminal. Before: only in both joined.
+    /// has neither, on the screen of the run's terminal. Before: only in the joined text.
     pub(crate) fn searches_each_text(self) -> bool {
         self.version >= 4
     }

@@ -852,7 +852,7 @@ fn mouse_selects_opens_and_scrolls_and_answers_nothing() {
     let effects = click(&mut desk, build);
     let is_open = !desk.model.opened.is_empty() || matches!(&effects[..], [Effect::Attach { hold: false, .. }]);
     assert!(is_open, "{selected:?}: {effects:?}");
-    // A click in a question neither answers nor closes it, and one confirms nothing.
+    // A click in a question neither answers nor closes the question, and confirms nothing.
     let mut desk = Desk::with_items(80, 30);
     desk.press(&[Key::Home, Key::Enter]);
     desk.advance(ANSWER_DELAY);

@@ -197,7 +197,7 @@ fn keys_pressed_at_once_answer_the_questions_that_read_them() {
         check_workflow(&procedure, case, &[&decoys[0], &decoys[1]]);
         assert_eq!(procedure.capture["undecided"], json!([]), "{case}");
     }
-    // One question that reads both keys.
+    // A single question that reads both keys.
     let session = Session::begin(&[("ask.sh", "read -n2 -p 'Code? ' a; echo; echo $a > published\n")]);
     session.type_text("bash ask.sh\n");
     session.send(json!({"input_text": "yz", "until": "prompt"}));

@@ -171,7 +171,7 @@ impl Rig {
         })
     }
 
-    /// Kills the daemon, and with it the part that decides its runs.
+    /// Kills the daemon and the part that decides its runs.
     pub(crate) fn crash(&self) {
         let daemon = self.daemon_status();
         self.kill_worker();
@@ -357,8 +357,9 @@ fn kill_child(child: &mut Option<Child>) {
     }
 }
 
-/// Returns a port that a server can reuse after a restart. It is outside the range of ports that the system gives to
-/// connections: any connection could take such a port in the meantime, even one of the worker to itself.
+/// Returns a port that a server can reuse after a restart. The port is outside the range of ports that the system gives
+/// to connections: any connection could take a port in that range in the meantime, even a connection of the worker to
+/// itself.
 fn free_port() -> u16 {
     let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
     static NEXT: AtomicU16 = AtomicU16::new(0);

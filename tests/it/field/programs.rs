@@ -312,7 +312,7 @@ fn block_with_empty_lines_is_typed_whole_or_not_at_all() {
     });
 }
 
-/// A program that shows its prompt only after the opening of its terminal has stopped waiting for the prompt.
+/// Programs that show their prompt late: the opening of the terminal has already stopped waiting for the prompt.
 #[test]
 fn every_persistent_program_may_start_late() {
     let field = Field::new();

@@ -198,7 +198,7 @@ fn locked_run_keeps_results_of_children_until_answered() {
     let inspection = story.get_run(&run, 0.0);
     assert!(inspection["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{inspection}");
     std::fs::write(story.path("go"), "").unwrap();
-    // The nested run ends, and is kept until its parent has its result, regardless of the retention.
+    // The nested run ends, and is kept until the parent has the result, regardless of the retention.
     let has_child_in = |state: &str| {
         let runs = story.home.run(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)

@@ -76,7 +76,7 @@ fn gate_for_people_requires_their_passphrase() {
     assert_eq!(event.data["data"]["through"], "http", "{event:?}");
 }
 
-/// An MCP client with dialogs that it answers itself.
+/// An MCP client with dialogs. It answers each dialog itself.
 const CLIENT: &str = r#"
 import http.client, json, sys
 port, token, run, source = sys.argv[1:]

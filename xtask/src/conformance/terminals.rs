@@ -25,7 +25,7 @@ const ARGUMENTS: [&str; 5] = ["--max-vt-level", "4", "--timeout", "0.15", "--no-
 /// The line width of the document, in columns.
 const LINE_COLUMNS: usize = 120;
 
-/// Runs the suite and writes its results. `--include REGEX` runs a part of it and writes nothing.
+/// Runs the suite and writes its results. `--include REGEX` runs a part of the suite and writes nothing.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (suite, include) = match arguments {
         ["--suite", suite] => (*suite, None),

@@ -39,8 +39,8 @@ enable = true
 enable = false
 "#;
 
-/// Returns the path of mdBook at [`VERSION`]: from `PATH` if it matches, else from the target directory, where it is
-/// installed if needed.
+/// Returns the path of mdBook at [`VERSION`]. Uses the program in `PATH` if its version matches, else the program in
+/// the target directory. Installs a missing program there.
 pub(super) fn ensure(repository: &Repository) -> anyhow::Result<PathBuf> {
     let tools = repository.target().join("site-tools");
     let installed = tools.join("bin/mdbook");

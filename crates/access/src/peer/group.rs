@@ -12,7 +12,8 @@ use super::mounts::mounts;
 /// Name of the cgroup of every daemon.
 const CGROUP_NAME: &str = "steplatch-kept";
 
-/// Moves this process, and so its future children, into the cgroup. Does nothing if it is already in such a cgroup.
+/// Moves this process, and so its future children, into the cgroup. Does nothing if the process is already in such a
+/// cgroup.
 ///
 /// # Errors
 /// If cgroup v2 is not available, or the user may not create a cgroup.

@@ -11,7 +11,7 @@ use super::MASK;
 const MAX_WORD_CHARS: usize = 7;
 
 /// Returns whether a secret is hidden only as a whole word: it has at most 7 characters, all letters, and after the
-/// first letter only capitals or only small letters. Encodings mix both.
+/// first letter only capitals or only small letters. Encodings mix capitals and small letters.
 pub fn is_short_word(secret: &str) -> bool {
     let is_letter = |character: char| character.is_lowercase() || character.is_uppercase();
     let after_first = || secret.chars().skip(1);

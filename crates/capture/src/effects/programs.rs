@@ -751,7 +751,7 @@ impl Judge {
         self.written_names.iter().any(|name| is_build_file(name) || name == file_name(program))
     }
 
-    /// Judges a program, script or target of the project by its name and arguments. Its file is not read.
+    /// Judges a program, script or target of the project by its name and arguments, without reading its file.
     fn judge_project_program(&mut self, name: &str, command_line: &str, arguments: &[Argument]) {
         let words = |text: &str| -> Vec<String> {
             text.split(|character: char| !character.is_alphanumeric())

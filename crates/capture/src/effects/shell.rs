@@ -409,7 +409,8 @@ impl Walker<'_, '_> {
         self.judge.directories = directories;
     }
 
-    /// Judges the commands of a loop. If they change the working directory, later iterations start in an unknown one.
+    /// Judges the commands of a loop. If the commands change the working directory, later iterations start in an
+    /// unknown directory.
     fn judge_loop_body(&mut self, body: &StmtSeq, stdin: &Stdin) {
         if changes_directory(body.span.slice(self.source)) {
             self.judge.directories.forget();

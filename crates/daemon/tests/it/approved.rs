@@ -313,7 +313,7 @@ async fn weaker_setting_requires_confirmation_by_a_person() {
     assert!(approve(&daemon, &waiting).await.error.unwrap().contains("gates.require = \"terminal\""));
     let reported = daemon.call(GetApprover {}).await;
     assert_eq!((reported.requires.as_deref(), reported.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
-    // No program can confirm it: neither an agent nor a program without its own terminal.
+    // No program can confirm the setting: neither an agent nor a program without its own terminal.
     let person = daemon.person_named("person").await;
     assert!(!daemon.call(LowerRequirement::default()).await.success);
     assert!(!person.call(LowerRequirement::default()).await.unwrap().success);

@@ -207,7 +207,7 @@ async fn answer_and_timeout_at_the_same_instant_have_one_winner() {
         (0, 1),
         "an answer after the timeout is refused"
     );
-    // The timeout races the answer, later in each round, until each has won once.
+    // The timeout races the answer, later in each round, until the timeout and the answer have won once each.
     let mut winners = BTreeSet::new();
     for round in 0..20 {
         let waiting = asks().await;

@@ -199,7 +199,7 @@ async fn waiting_runs_are_sealed_while_a_passphrase_is_set() {
     assert!(private_part(&daemon, &waiting).contains(SECRET));
     set_passphrase(&ann, Some("open sesame"), None).await;
     wait_until_stored(&daemon, &waiting, true).await;
-    // A new passphrase opens it, and the old one no longer does.
+    // A new passphrase opens the run, and the old passphrase no longer does.
     set_passphrase(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.person_named("ann").await;

@@ -57,7 +57,7 @@ pub(super) fn straighten(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
     }
 }
 
-/// Moves a landing if another line leaves the layer above at the same position: both lines would look like one.
+/// Moves a landing if another line leaves the layer above at the same position: the two lines would look like one.
 pub(super) fn separate_landings(bundles: &mut [Bundle], cards: &[Card], layers: &Layers, left: &[f64]) {
     for index in 0..bundles.len() {
         let coordinates = |bundle: &Bundle| coordinates_of(bundle, cards, left, (0.0, 0.0));

@@ -49,8 +49,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// Minimum duration of a stable connection. After the loss of a stable connection, the next attempt follows soon.
 const MIN_STABLE_TIME: Duration = Duration::from_secs(2);
 
-/// Maximum pause after a shorter connection. It limits the processes that a machine causes by ending each connection
-/// immediately, and delays little in a bad network.
+/// Maximum pause after a shorter connection. The pause limits the processes that a machine causes by ending each
+/// connection immediately, and is short enough for a bad network.
 const MAX_SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Current loss of a connection.
@@ -87,7 +87,7 @@ pub(crate) enum Connection {
     Down(Interruption),
     /// The host has ended.
     Ended {
-        /// The process id on its machine; 0 if it was never connected.
+        /// The host's process id on its machine; 0 if the host was never connected.
         pid: u32,
     },
 }
@@ -269,7 +269,7 @@ impl RemoteHost {
         &self.shared.route.config.name
     }
 
-    /// Returns the name of its socket on its machine.
+    /// Returns the name of the host's socket on its machine.
     pub(crate) fn socket(&self) -> &str {
         &self.shared.socket
     }

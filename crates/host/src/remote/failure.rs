@@ -25,7 +25,7 @@ pub enum ConnectFailure {
         /// Error text of `ssh`.
         message: String,
     },
-    /// The machine's key differs from the known one, or the user has not accepted it.
+    /// The machine's key differs from the known key, or the user has not accepted it.
     #[error("{message}; check the key of the machine with 'ssh {ssh}'")]
     HostKey {
         /// The destination.
@@ -82,8 +82,8 @@ impl ConnectFailure {
 /// Exit code of `ssh` if the connection itself failed. Other codes come from the remote program.
 const SSH_FAILURE_CODE: i32 = 255;
 
-/// Returns the reason why a connection to `host` ended before its relay greeted, from its error output and its exit
-/// code, if any. `asked` is true if `ssh` has asked a question.
+/// Returns the reason for the end of a connection to `host` before the relay's greeting, from the error output and the
+/// exit code of `ssh`, if any. `asked` is true if `ssh` has asked a question.
 pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Option<i32>) -> ConnectFailure {
     let (host, ssh) = (host.to_owned(), ssh.to_owned());
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

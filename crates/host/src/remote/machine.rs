@@ -68,7 +68,7 @@ pub(crate) struct Machine {
     contact: Mutex<ContactState>,
     /// Steps that are opening a terminal.
     opening: Mutex<HashSet<String>>,
-    /// Terminals that ended with their host, oldest first, and its process id.
+    /// Terminals that ended with their host, oldest first, with the host's process id.
     lost_terminals: Mutex<VecDeque<(TerminalId, u32)>>,
     /// Locked while the notes are written, so that older notes do not replace newer ones.
     write_lock: tokio::sync::Mutex<()>,
@@ -225,8 +225,8 @@ impl Machine {
         self.connect(timeout, Awaited::FirstFailure).await.map(drop)
     }
 
-    /// Makes one connection attempt. It continues after this call has timed out, because a person may answer a question
-    /// of `ssh` later.
+    /// Makes one connection attempt. The attempt continues after this call has timed out, because a person may answer a
+    /// question of `ssh` later.
     async fn connect(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.weak_self.upgrade() else { return Err(self.not_connected_error(timeout)) };
         let connecting = tokio::spawn(async move { machine.connect_alone(timeout, until).await });

@@ -39,7 +39,7 @@ const MAX_TEXT_BYTES: usize = 128 << 10;
 /// Maximum length of the reason of a refusal, in bytes.
 const MAX_REASON_BYTES: usize = 128 << 10;
 
-/// Maximum length in bytes of a match and of each of its groups.
+/// Maximum length of a match and of each group in it, in bytes.
 const MAX_MATCH_BYTES: usize = 4 << 20;
 
 /// Maximum number of rows of a picture: the rows of the largest screen, and as many above it.

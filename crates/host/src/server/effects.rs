@@ -355,7 +355,7 @@ pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileRequest) -> Performed 
     Performed::new(written, has_acted)
 }
 
-/// Returns whether the terminal refused an input before it typed any of it.
+/// Returns whether the terminal refused an input before typing any of it.
 fn has_typed_nothing(error: &InputError) -> bool {
     !matches!(error, InputError::InDoubt | InputError::Gone(_))
 }

@@ -815,7 +815,7 @@ async fn remote_host_cannot_claim_other_terminals() {
     let ids: Vec<_> = terminals.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
     assert_eq!(ids, [(local_terminal.id(), false)]);
     assert!(scene.hosts.get("there").await.unwrap().is_none());
-    // The request may have opened a terminal; only the machine knows which one, and does not report it.
+    // The request may have opened a terminal. Only the machine knows that terminal, and does not report it.
     let error = scene.hosts.opened_by("step").await.unwrap_err();
     assert_eq!(refusal(Err::<(), _>(error), "the id of a local terminal"), "the id of a terminal of another machine");
     let requests = scene.liar.received_asks();

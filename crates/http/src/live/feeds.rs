@@ -97,7 +97,7 @@ pub(super) enum ViewerUpdate {
     Ended(Option<String>),
 }
 
-/// Registration of a tab at a feed. A tab has at most one for each feed.
+/// Registration of a tab at a feed. A tab has at most one registration for each feed.
 #[derive(Debug)]
 pub(super) struct Viewer {
     feed: Arc<Feed>,

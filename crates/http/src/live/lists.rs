@@ -33,7 +33,7 @@ const MAX_RUNS: u32 = 100;
 /// The lists at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ListSnapshot {
-    /// True if the daemon is running; otherwise, the lists are the last known ones.
+    /// True if the daemon is running; otherwise, the lists show the last known state.
     pub(super) daemon_is_running: bool,
     pub(super) terminals: Arc<Value>,
     pub(super) waiting: Arc<Value>,

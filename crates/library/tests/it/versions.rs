@@ -26,7 +26,7 @@ fn author(by: &str, reason: &str) -> Author {
     Author { by: Some(by.to_owned()), through: Some("cli".to_owned()), reason: Some(reason.to_owned()) }
 }
 
-/// Returns each version as number, author, command and a flag for the current one.
+/// Returns each version as number, author, command and a flag for the current version.
 fn summarize(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> {
     let command = |version: &SavedVersion| {
         version.definition.pointer("/states/type/action/params/input_text").unwrap().as_str().unwrap().to_owned()

@@ -224,7 +224,7 @@ fn outcome(
     outcome.with("survivors", survivor_names)
 }
 
-/// Writes the command's standard input and closes it. Ignores errors, because the command may not read it.
+/// Writes and closes the command's standard input. Ignores errors, because the command may not read its input.
 async fn write_stdin(stdin: Option<Sender>, text: String) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(text.as_bytes()).await;

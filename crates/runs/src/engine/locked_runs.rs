@@ -21,7 +21,7 @@ use crate::seal::Seal;
 
 impl PrivateForm {
     /// Returns the private part of `run` in its new stored form, or `None` if the stored form is up to date.
-    /// `asks_person`: the run waits for a person. `has_changed`: `text` differs from the stored one.
+    /// `asks_person`: the run waits for a person. `has_changed`: `text` differs from the stored text.
     pub(crate) async fn update_stored_form(
         &mut self,
         shared: &Engine,
@@ -63,7 +63,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If reading it fails, or `key` does not open it.
+    /// If reading the private part fails, or `key` does not open it.
     pub(crate) async fn private_part(
         &self,
         run: &RunId,

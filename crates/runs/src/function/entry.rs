@@ -17,8 +17,8 @@ use crate::time_span::TimeSpan;
 /// One entry. Entries of machines have another tag, so a reader cannot confuse them. A later version may add fields
 /// with a default.
 ///
-/// Calls have numbers within the run, from 1. A caller within the run is a frame, and has the number of the call that
-/// it executes; frame 0 is the run itself: a function, or the request to call one node.
+/// Calls have numbers within the run, from 1. A caller within the run is a frame, with the number of the call that it
+/// executes. Frame 0 is the run itself: a function, or the request to call one node.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "function", rename_all = "snake_case")]

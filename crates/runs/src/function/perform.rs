@@ -248,8 +248,8 @@ impl FunctionRun {
         true
     }
 
-    /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns whether the
-    /// call can start.
+    /// Limits a call of a node that makes calls itself: by the time limit of the node, and by the nesting depth.
+    /// Returns whether the call can start.
     fn apply_limits(
         &mut self,
         number: u64,

@@ -61,7 +61,7 @@ pub(crate) enum AnswerError {
         /// The gate that waits.
         gate: String,
     },
-    /// The gate has changed since the sender saw it. The sender can read it again.
+    /// The gate has changed since the sender saw it. The sender can read the gate again.
     #[error("Gate '{gate}' has changed since this answer was given; read it again: steplatch gates show {gate}")]
     Changed {
         /// The gate.

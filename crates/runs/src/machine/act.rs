@@ -90,7 +90,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
                 let session_id = session_id.to_owned();
                 sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
             }
-            // The run may have settled its steps before this one began.
+            // The run may have settled its steps before this step began.
             sessions.settle(&step);
         }
     };
@@ -111,11 +111,11 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
 }
 
-/// Checks that the person who answered has seen a terminal and replaces its name with its id.
+/// Checks that the person who answered has seen a terminal, and replaces the terminal's name with its id.
 ///
 /// # Errors
 ///
-/// If the person has not seen it and the run has not opened it.
+/// If the person has not seen the terminal and the run has not opened it.
 pub(super) async fn check_was_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
     let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
     // An id always refers to the same terminal, but a name does not.

@@ -148,7 +148,7 @@ impl PtyNodes {
         format!("{}/{node}/{}", self.owner, last.map_or("first", PtyTerminal::as_str))
     }
 
-    /// Takes over the terminal that a call may have opened before its daemon ended without recording it.
+    /// Takes over the terminal that a call may have opened, if the daemon ended before recording it.
     pub(crate) fn adopt_unknown_terminal(&self, node: &str) {
         let mut open = self.open.lock();
         let known = open.get(node).and_then(|pane| {
@@ -253,7 +253,7 @@ impl PtyNodes {
             .map_err(PtyNodeError::after_input)
     }
 
-    /// Waits until the program is ready after its input and returns its output.
+    /// Waits until the program is ready after its input, and returns the output.
     async fn collect_output(
         &self,
         caller: &Arc<Caller>,
@@ -857,7 +857,7 @@ mod tests {
             ("Welcome\ndir\n$ ", "a\ndir\n$ ", "Welcome\ndir\n$ ", "Welcome"),
             ("dir\n$ ", "dir\n$ ", "dir\n$ ", ""),
             ("dir\n$ ", "dir\n$ ", "a\nb$ ", "a\nb"),
-            // No shell that reports where its output ends, and the first row is another one.
+            // Not a shell that reports the end of its output, and the first row is another row.
             ("dir\n$ ", "dir\n$ ", "a\nfolder\n$ ", "a\nfolder"),
             ("", "a\ndir\n$ ", "a\ndir\n$ ", "a\ndir"),
         ] {

@@ -8,7 +8,7 @@ use steplatch_workflow::Event;
 use super::{MirrorInbox, MirrorMessage, NOT_SERVED};
 use crate::engine::{Attempt, Recorder};
 
-/// Maximum age of a run at its start in the engine. An older run may be one that the engine has forgotten, and would
+/// Maximum age of a run at its start in the engine. The engine may have forgotten an older run, and such a run would
 /// repeat all its actions. No engine forgets a run within a day of its end.
 const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 

@@ -203,7 +203,7 @@ impl Runs {
         }
     }
 
-    /// Unlocks the locked runs if an answer is for one of them and may come from a person. `run_id`: the run that the
+    /// Unlocks the locked runs if an answer is for one of them and may come from a person. `run_id` is the run that the
     /// answer names.
     ///
     /// # Errors

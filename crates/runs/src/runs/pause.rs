@@ -14,7 +14,7 @@ use crate::runs::Runs;
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runs {
-    /// Pauses a run: it starts nothing new until it resumes. Pausing a paused run changes nothing.
+    /// Pauses a run: a paused run starts nothing new until it resumes. Pausing a paused run changes nothing.
     #[boxed]
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
         let input = Input::Pause { by: caller.display_name().await, above: false };

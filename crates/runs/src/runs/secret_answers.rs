@@ -10,7 +10,7 @@ use steplatch_protocol::{CancelWorkflow, RunWorkflow};
 use crate::run::{Run, RunState};
 use crate::runs::Runs;
 
-/// Takes the secret answers of a run. Dropping it discards them, and cancels a run that still waits.
+/// Receiver of a run's secret answers. Dropping this value discards the answers, and cancels a run that still waits.
 struct AnswerTaker {
     runs: Arc<Runs>,
     run: Arc<Run>,
@@ -27,9 +27,9 @@ impl Drop for AnswerTaker {
 }
 
 impl Runs {
-    /// Asks a person a question of the daemon itself. Runs a machine with one gate, whose form or choices are the
-    /// question, and returns its result with the values of secret fields. `on_begin` receives the id of the run. `None`
-    /// if the run does not complete. Dropping the returned future cancels the run.
+    /// Asks a person a question of the daemon itself. Runs a machine with one gate; the gate's form or choices are the
+    /// question. Returns the result of the machine, with the values of secret fields. `on_begin` receives the id of the
+    /// run. `None` if the run does not complete. Dropping the returned future cancels the run.
     pub async fn ask_person(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

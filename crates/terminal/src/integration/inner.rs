@@ -21,8 +21,8 @@ pub(crate) fn new_inner_session() -> IntegrationSession {
     IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
 }
 
-/// printf(1) in every shell, regardless of the user's aliases and functions: quotes prevent aliases, also global ones,
-/// and `command` skips functions. It runs the program in zsh and fish, and the builtin elsewhere.
+/// printf(1) in every shell, regardless of the user's aliases and functions: quotes prevent aliases, even global ones,
+/// and `command` skips functions. This runs the program in zsh and fish, and the builtin elsewhere.
 const PRINTF: &str = "'command' 'printf'";
 
 /// Returns the line that queries the kind of a shell. All shells except the csh family understand it.

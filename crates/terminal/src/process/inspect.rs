@@ -244,7 +244,7 @@ fn names_entry_program(name: &str, arguments: &[&[u8]]) -> bool {
     }
 }
 
-/// Returns whether a process has loaded its program. During an execve(2), the end of its environment is 0
+/// Returns whether a process has loaded its program. During an execve(2), the end of the process's environment is 0
 /// (proc_pid_stat(5), field 51).
 fn is_loaded(pid: i32) -> bool {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -73,7 +73,7 @@ pub(super) enum Claim {
 }
 
 impl Orphans {
-    /// Runs `start` and records the child that it started, before the collector can reap it.
+    /// Runs `start` and records the started child before the collector can reap it.
     pub(crate) fn start_tracked<T, E>(&self, start: impl FnOnce() -> Result<(Pid, T), E>) -> Result<T, E> {
         let mut waited_for = self.waited_for.lock();
         let (pid, rest) = start()?;

@@ -140,9 +140,9 @@ extern "C" fn run_new_process(process: *mut c_void) -> c_int {
 impl NewProcess<'_> {
     /// Prepares this process and executes the program.
     ///
-    /// Other threads of the parent are running and may hold any lock, so this function only makes system calls. It
-    /// allocates nothing, does not panic, and its errors consist of a number. The calls of `rustix` used here only pass
-    /// their arguments to the kernel.
+    /// Other threads of the parent are running and may hold any lock, so this function only makes system calls. This
+    /// function allocates nothing, does not panic, and its errors consist of a number. The calls of `rustix` used here
+    /// only pass their arguments to the kernel.
     fn execute(&mut self) -> Result<Infallible, ExecutionError> {
         let execution = self.execution;
         let failed = |error: rustix::io::Errno| ExecutionError::System(error.into());
@@ -199,7 +199,7 @@ impl NewProcess<'_> {
 }
 
 /// Sets the signals that the calling thread blocks, as bits, and returns the previous ones. Unlike pthread_sigmask(3),
-/// it includes the signals that the C library uses itself.
+/// includes the signals that the C library uses itself.
 fn set_signal_mask(mask: u64) -> io::Result<u64> {
     let mut previous = 0u64;
     // SAFETY: rt_sigprocmask(2) reads and writes sets of the given size, or fails if this is not the kernel's size.

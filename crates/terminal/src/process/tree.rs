@@ -28,7 +28,8 @@ pub struct Survivor {
     pub pid: i32,
     /// The name, as the kernel reports it.
     pub name: String,
-    /// True if its origin is unknown: it may belong to another terminal, and received no signal.
+    /// True if the origin of the process is unknown. Such a process may belong to another terminal, and received no
+    /// signal.
     pub doubtful: bool,
 }
 
@@ -47,7 +48,7 @@ struct Process {
 pub(crate) struct SessionLeader {
     /// The process id, and also the session id.
     pub(crate) pid: Pid,
-    /// True if it was reaped, so that its process id may refer to another process.
+    /// True if the leader was reaped, so that its id may refer to another process.
     pub(crate) is_reaped: bool,
 }
 
@@ -188,7 +189,7 @@ async fn find_family(
 }
 
 /// Returns whether a process is a daemon or a terminal host of this product. Such a process serves more than one
-/// terminal. A process can choose its name and arguments, so it must also execute our program.
+/// terminal. A process can choose its name and arguments, so the process must also execute our program.
 fn is_own_server(pid: i32, name: &str) -> bool {
     const OURS: &str = "steplatch";
     name == OURS

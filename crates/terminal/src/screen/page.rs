@@ -78,8 +78,8 @@ pub(super) struct XtermScreen {
     stored_modes: ExtraModes,
     /// True if origin mode was on at the save of the cursor, for the main and the alternate screen.
     saved_origin: [bool; 2],
-    /// The saved cursor before the last save. `CSI s` restores it with left and right margins, because it is not a save
-    /// then.
+    /// The saved cursor before the last save. With left and right margins, `CSI s` is not a save, so the page restores
+    /// this cursor.
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
     moved_from: (usize, usize),

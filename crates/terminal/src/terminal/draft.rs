@@ -3,7 +3,7 @@
 /// The typed line before its Enter.
 ///
 /// Follows plain text and the few keys that erase the line or its last character. After any other key, the line is
-/// considered not empty, so that no other input is appended to it.
+/// considered not empty, so that no other input is appended to the line.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     text: Vec<u8>,

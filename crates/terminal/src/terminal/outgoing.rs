@@ -34,7 +34,7 @@ const READLINE_ESCAPE_PAUSE: Duration = Duration::from_millis(550);
 /// Maximum pause after the end of a line.
 const MAX_LINE_PAUSE: Duration = Duration::from_millis(300);
 
-/// Maximum pause after the end of a line while its reader is busy. On a busy machine, it reads the line late.
+/// Maximum pause after the end of a line while the reader is busy. On a busy machine, the reader reads the line late.
 const MAX_BUSY_LINE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Pause between two keys that send the same signal. Shells handle a signal between two commands.
@@ -108,7 +108,7 @@ pub(super) struct Keystrokes {
 }
 
 impl Keystrokes {
-    /// Appends text. Its escape bytes belong to the bytes after them, so they cause no pause.
+    /// Appends text. Escape bytes in the text belong to the bytes after them, and so cause no pause.
     pub(super) fn text(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
     }

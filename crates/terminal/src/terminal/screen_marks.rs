@@ -577,8 +577,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// For any output, any cuts and any reads, the client is shown every row changed since its last look in its
-        /// current form.
+        /// For any output, any cuts and any reads, the client is shown the current form of every row that has changed
+        /// since its last look.
         #[test]
         fn client_is_shown_every_changed_row(
             portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),

@@ -79,11 +79,11 @@ pub(super) struct ClientLine {
     offset: u64,
     /// The number among all lines.
     number: u64,
-    /// True if it contains something to run.
+    /// True if the line contains something to run.
     has_text: bool,
     /// The exit code at the prompt after the line, once the prompt was shown.
     outcome: Option<Option<i32>>,
-    /// True if it contains something to run, but the shell ran no part of it.
+    /// True if the line contains something to run, but the shell ran no part of it.
     ran_nothing: bool,
 }
 

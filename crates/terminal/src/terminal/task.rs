@@ -68,7 +68,7 @@ pub(crate) struct TerminalParts {
     pub(crate) transcript: Transcript,
     /// Fixed properties, and properties that the task updates.
     pub(crate) description: Description,
-    /// The integration session of its shell, if the shell has one.
+    /// The integration session of the terminal's shell, if there is one.
     pub(crate) integration: Option<IntegrationSession>,
     /// Retention period after the end of the program; the terminal stays readable until then.
     pub(crate) grace: Duration,
@@ -394,7 +394,7 @@ impl Task {
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
-    /// Returns whether the terminal is typing on its own, so that it cannot enter a command.
+    /// Returns whether the terminal is typing on its own, and so cannot enter a command.
     fn is_typing_itself(&self) -> bool {
         self.exchanging.is_some() || self.typed_line.is_some()
     }

@@ -105,8 +105,8 @@ impl OpenLine {
         self.rendered.width().saturating_sub(row.end).div_ceil(self.columns)
     }
 
-    /// Returns whether the row below the cursor contains only a space at its beginning. Line editors draw it after a
-    /// full row, to move the cursor to the next row.
+    /// Returns whether the row below the cursor contains only a space at its beginning. Line editors draw such a row
+    /// after a full row, to move the cursor to the next row.
     pub(super) fn is_blank_below(&mut self, history: &History) -> bool {
         let Some(row) = self.row(history).filter(|_| self.render(history)) else { return false };
         let width = self.rendered.width();

@@ -56,7 +56,7 @@ async fn inner_shell_is_integrated_at_its_prompt_and_left_again() {
             "one\ntwo\nthree\n",
             "{shell}"
         );
-        // Waits for its prompt and its exit codes.
+        // Waits for the prompt and the exit codes of that shell.
         session.type_in("sleep 0.2; sh -c 'exit 4'\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);

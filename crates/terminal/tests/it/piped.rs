@@ -45,7 +45,7 @@ async fn ending_a_program_ends_only_its_family() {
         BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
         (piped, pid.trim().to_owned())
     };
-    // Each has a child in its own session, whose parent has ended.
+    // Each program has a child in its own session, and the parent of that child has ended.
     let forks = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000";
     let ((one, escapee), (other, neighbour)) = (start(forks).await, start(forks).await);
     assert!(is_running(&escapee) && is_running(&neighbour));

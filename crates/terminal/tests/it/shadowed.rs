@@ -17,7 +17,7 @@ const KEYWORDS: &[&str] = &["if", "then", "else", "elif", "fi", "case", "esac", 
 /// Names that fish permits for functions, except those that it needs for keys and for loading functions.
 const FISH: &[&str] = &["abbr", "cd", "contains", "echo", "exit", "math", "printf"];
 
-/// The prompt and the title of fish itself use some of them, so these functions print nothing.
+/// fish's own prompt and title use some of these names, so these functions print nothing.
 const FISH_PROMPT: &str =
     "set -g fish_greeting; function fish_prompt; builtin echo -n '$ '; end; function fish_title; end\n";
 

@@ -553,7 +553,7 @@ async fn nested_shell_is_distinguished_from_the_outer_one() {
     let world = World::new();
     let session = world.open(&["script", "-q", "-c", "bash --norc", "/dev/null"]).await;
     assert_eq!(session.view().await.busy, None);
-    // It reports no exit codes, and its returning prompt is recognised.
+    // Such a shell reports no exit codes, and the terminal recognises its returning prompt.
     assert_eq!(session.output_of("echo in; false").await, ("in\n".into(), None));
 }
 

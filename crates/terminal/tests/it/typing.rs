@@ -219,8 +219,8 @@ async fn line_too_long_for_busybox_is_refused() {
     }
 }
 
-/// Checks that a shell at its prompt receives no line that the line editor of busybox would cut and runs no part of
-/// it.
+/// Checks that a shell at its prompt receives no line that the line editor of busybox would cut, and runs no part of
+/// such a line.
 pub(crate) async fn refuses_long_lines(session: &Session) {
     for integrates in [false, true] {
         let request =

@@ -165,7 +165,7 @@ fn schema_names_the_invalid_place() {
             "transitions": [{"condition": condition, "next_state": "a"}]
         }))
     };
-    // Document 001, lines 241-248: a word that needs a pattern has one next to it.
+    // Document 001, lines 241-248: a word that needs a pattern has a pattern next to it.
     let beside = |word: &str, pattern: Value| {
         let mut document = leading(&json!(word));
         document["states"]["a"]["transitions"][0]["pattern"] = pattern;

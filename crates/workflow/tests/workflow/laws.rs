@@ -80,7 +80,7 @@ struct World {
     ledger: BTreeMap<String, Effect>,
     /// Number of times that each such effect was performed.
     done: BTreeMap<String, u32>,
-    /// The terminal that each step opened, whether or not the run learned of it.
+    /// The terminal that each step opened, even if the run never learned of that terminal.
     opened: BTreeMap<String, String>,
     closed: BTreeSet<String>,
     now: Timestamp,

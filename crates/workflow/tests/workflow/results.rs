@@ -77,7 +77,7 @@ fn return_value_is_made_of_variables_without_a_shell() {
     run.result(&json!({"success": true, "session_id": "term_1"}));
     assert!(run.error().starts_with("Return values are not as they must be: LOAD"), "{}", run.error());
 
-    // One from a variable, one from the shell.
+    // One value from a variable, and one from the shell.
     document["return_values"]["REST"] = "of the shell".into();
     document["states"]["close"] = json!({"action": {"tool": "get_screen_content"}});
     let mut run = Machine::start_with(&document, start_in_terminal());

@@ -24,7 +24,7 @@ pub(crate) struct Servers {
     slots: Mutex<Vec<Arc<ServerSlot>>>,
 }
 
-/// The slot of one server. A caller that starts the server holds the lock, so that it starts once.
+/// The slot of one server. A caller that starts the server holds the lock, so that the server starts only once.
 struct ServerSlot {
     declared: Value,
     server: tokio::sync::Mutex<Option<Arc<Server>>>,

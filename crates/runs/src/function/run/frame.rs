@@ -336,7 +336,7 @@ impl FunctionRun {
         Ok(())
     }
 
-    /// Returns the entries that mark a call and its descendants as abandoned and cancels their work.
+    /// Returns the entries that mark a call and its descendants as abandoned, and cancels the work of these calls.
     pub(in crate::function) fn abandon(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
         let Abandonment { entries, calls } = self.function_state.abandon(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);

@@ -18,7 +18,8 @@ use crate::function::run::frame::{Frame, FrameInput};
 use crate::function::work::CallOutcome;
 
 impl FunctionRun {
-    /// Returns whether the function that makes this call executes the node itself: both are in the same file.
+    /// Returns whether the function that makes this call executes the node itself, because the function and the node
+    /// are in the same file.
     pub(in crate::function) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
         let Some(PendingCall { frame, target: CallTarget::Call(_), .. }) = self.function_state.open.get(number) else {

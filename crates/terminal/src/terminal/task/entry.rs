@@ -121,7 +121,8 @@ impl Task {
         let is_own_shell = self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
-            // A shell may never print marks, because their variables are read-only. It is then like any other program.
+            // A shell may never print marks, because the variables of the marks are read-only. Such a shell is like any
+            // other program.
             && (self.shell.is_reporting() || Instant::now() < self.last_output + MARK_TIMEOUT)
             && self.pty.foreground() == Some(self.shell_process());
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();

@@ -160,7 +160,7 @@ impl Task {
         self.log_input(input.by.as_deref(), context, action);
     }
 
-    /// Logs a command before it is entered. Returns the number of its log entry.
+    /// Logs a command before it is entered. Returns the number of the log entry.
     pub(super) fn log_command(&mut self, request: &CommandRequest) -> u64 {
         if self.inputs.is_off() {
             return 0;

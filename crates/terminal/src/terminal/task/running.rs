@@ -252,7 +252,7 @@ impl Running {
 }
 
 impl Task {
-    /// Enters a command now, or when the shell reaches its prompt. Refuses it if no prompt can follow.
+    /// Enters a command now, or when the shell reaches its prompt. Refuses the command if no prompt can follow.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
         let (refuse_at, deadline) = (now + PROMPT_TIMEOUT.min(request.timeout), now + request.timeout);

@@ -9,7 +9,7 @@ use serde_json::json;
 use steplatch_http::{MAX_BODY_BYTES, Options, Server, Token, token_file};
 use steplatch_mcp::{HttpOptions, http_service};
 use steplatch_protocol::{DaemonPaths, ReconnectingClient, ensure_private};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::print::{QUIET, STRONG};
@@ -52,6 +52,22 @@ pub(crate) struct HttpListener {
     token: Option<String>,
     /// File with the token, unless the token is from the environment.
     token_file: Option<PathBuf>,
+    /// The signals that stop the server.
+    pub(crate) signals: StopSignals,
+}
+
+/// SIGINT and SIGTERM, which no longer end the process. They are received from the time at which the address is
+/// known, because what is printed with it says how to stop the server.
+pub(crate) struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    fn new() -> Result<Self, Failure> {
+        let receive = |kind| signal(kind).map_err(|error| Failure::system("signals cannot be received", &error));
+        Ok(Self { interrupt: receive(SignalKind::interrupt())?, terminate: receive(SignalKind::terminate())? })
+    }
 }
 
 impl ListenOptions {
@@ -95,6 +111,7 @@ impl ListenOptions {
             url: format!("http://{}", browser_address(address)),
             token: new_token,
             token_file: file,
+            signals: StopSignals::new()?,
         })
     }
 }
@@ -180,18 +197,14 @@ impl HttpListener {
     }
 
     /// Serves until ctrl-c or SIGTERM.
-    pub(crate) async fn serve(server: Server) -> Result<(), Failure> {
-        let to_failure = |error| Failure::system("signals cannot be received", &error);
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(to_failure)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(to_failure)?;
+    pub(crate) async fn serve(server: Server, mut signals: StopSignals) {
         let end = async move {
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                _ = signals.interrupt.recv() => {}
+                _ = signals.terminate.recv() => {}
             }
         };
         server.serve(end).await;
-        Ok(())
     }
 }
 

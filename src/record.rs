@@ -55,8 +55,9 @@ pub(crate) async fn record(
         print::remark(&format!("the program had already ended; its screen is in {}", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    print::remark(&format!("recording {} to {}; ctrl-c ends it", attachment.session_id, file.display()));
+    // Before the message, because a signal would end the process.
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    print::remark(&format!("recording {} to {}; ctrl-c ends it", attachment.session_id, file.display()));
     loop {
         let event = tokio::select! {
             event = events.next() => event,

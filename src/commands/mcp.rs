@@ -49,6 +49,6 @@ async fn serve_http(paths: &DaemonPaths, options: ListenOptions, json: bool) -> 
         print::line(format!("  {QUIET}add it   {QUIET:#}  {add_command}"))?;
         print::line(format!("{QUIET}ctrl-c stops it; runs and terminals continue{QUIET:#}"))?;
     }
-    HttpListener::serve(listener.server).await?;
+    HttpListener::serve(listener.server, listener.signals).await;
     Ok(ExitCode::SUCCESS)
 }

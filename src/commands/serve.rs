@@ -123,7 +123,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
         print::line(format!("  {QUIET}log in   {QUIET:#}  steplatch open"))?;
         print::line(format!("{QUIET}ctrl-c stops it; runs and terminals continue{QUIET:#}"))?;
     }
-    HttpListener::serve(listener.server.with_api().with_page()).await?;
+    HttpListener::serve(listener.server.with_api().with_page(), listener.signals).await;
     drop(lock);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,8 @@
 //! `steplatch docs`: the pages of the documentation, for a terminal.
 
+#[cfg(test)]
+mod command_lines;
+
 use std::process::ExitCode;
 
 use clap::Args;

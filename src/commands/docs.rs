@@ -27,7 +27,8 @@ pub(crate) struct Docs {
 const HELP: &str = "\
 Examples:
   steplatch docs
-  steplatch docs machines";
+  steplatch docs machines
+  steplatch docs debugger";
 
 /// The pages, in the order of reading, in Markdown.
 const PAGES: Bundle = Bundle {
@@ -37,6 +38,13 @@ const PAGES: Bundle = Bundle {
     remark: "show one with: steplatch docs PAGE",
     texts: &[
         ("tour", include_str!("../../docs/tour.md")),
+        ("dev-server", include_str!("../../docs/how-to/dev-server.md")),
+        ("debugger", include_str!("../../docs/how-to/debugger.md")),
+        ("installer", include_str!("../../docs/how-to/installer.md")),
+        ("ssh", include_str!("../../docs/how-to/ssh.md")),
+        ("release-gate", include_str!("../../docs/how-to/release-gate.md")),
+        ("nightly-job", include_str!("../../docs/how-to/nightly-job.md")),
+        ("capture-and-repair", include_str!("../../docs/how-to/capture-and-repair.md")),
         ("command_line", include_str!("../../docs/command_line.md")),
         ("mcp", include_str!("../../docs/mcp.md")),
         ("machines", include_str!("../../docs/machines.md")),
@@ -135,12 +143,12 @@ mod tests {
     #[test]
     fn every_user_page_is_listed_and_has_a_title() {
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-        let files =
-            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let entries = ["", "how-to"].into_iter().flat_map(|name| std::fs::read_dir(directory.join(name)).unwrap());
+        let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let files = files.filter_map(|file| Some(file.strip_suffix(".md")?.to_owned()));
-        // These pages are for people who evaluate or change the program, or are the table of contents of the site.
+        // These pages are for people who evaluate or change the program, or are tables of contents.
         let mut files: Vec<String> =
-            files.filter(|name| !["benchmarks", "conformance", "SUMMARY"].contains(&&**name)).collect();
+            files.filter(|name| !["benchmarks", "conformance", "SUMMARY", "README"].contains(&&**name)).collect();
         files.sort();
         let mut page_names: Vec<String> = PAGES.texts.iter().map(|(name, _)| (*name).to_owned()).collect();
         page_names.sort();

@@ -51,7 +51,7 @@ impl Desk {
             since: None,
             input: None,
             until: Until::Match,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(120),
             by: None,
             ..Wait::default()
         };

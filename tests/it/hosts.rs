@@ -110,7 +110,7 @@ impl Drop for RemoteHost {
     }
 }
 
-fn write_program(path: &Path, text: &str) {
+pub(crate) fn write_program(path: &Path, text: &str) {
     let mut file = std::fs::File::create(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();

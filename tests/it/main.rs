@@ -12,6 +12,7 @@ mod completions;
 mod contract_runs;
 mod desk;
 mod doctor;
+mod documentation;
 mod durable;
 mod engines;
 mod events;

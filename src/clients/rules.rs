@@ -342,7 +342,7 @@ mod tests {
             assert_eq!(text(&removed), text(before));
             assert_eq!(rules.remove(&removed).unwrap(), (Outcome::Absent, removed.clone()));
         }
-        // What the user chose for a tool stays, and so does one word for all tools.
+        // The user's choice for a tool stays, and so does a single word for all tools.
         let chosen = "{\"permission\": {\"steplatch_list_runs\": \"ask\"}}";
         let (_, allowed) = OPENCODE.allow_reading(chosen).unwrap();
         assert!(allowed.contains("\"steplatch_list_runs\": \"ask\""), "{allowed}");

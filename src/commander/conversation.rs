@@ -332,7 +332,7 @@ impl<'a> Conversation<'a> {
         view.map_or(Ok(()), View::tick)
     }
 
-    /// Ends the conversation and prints the calls that continue and those that end.
+    /// Ends the conversation. Prints the calls that continue and the calls that end.
     fn finish(mut self) -> Result<ExitCode, Failure> {
         self.stop_animation()?;
         let mut lines = Vec::new();

@@ -89,7 +89,7 @@ pub(crate) enum Line {
 /// Parses a line.
 ///
 /// # Errors
-/// If it is a call without a name.
+/// If the line is a call without a name.
 pub(crate) fn read(line: &str) -> Result<Line, String> {
     let line = line.trim();
     let Some(first) = line.chars().next() else { return Ok(Line::Nothing) };

@@ -347,7 +347,7 @@ impl ClientOutcome {
     /// Removes the file if it contained only the entry.
     ///
     /// # Errors
-    /// The reason why the file stays.
+    /// The reason for keeping the file.
     pub(super) fn remove_blank_file(&self) -> Result<(), String> {
         let kept_error = |error: &dyn std::fmt::Display| format!("'{}' was left: {error}", self.file.display());
         let text = if self.is_removed() { file::read(&self.file).map_err(|error| kept_error(&error))? } else { None };

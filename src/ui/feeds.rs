@@ -32,7 +32,7 @@ const STATE_REQUEST_PAUSES_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
 const OLDER_DAEMON: &str =
     "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart";
 
-/// Maximum number of listed runs, in addition to those in progress.
+/// Maximum number of listed runs, in addition to the runs in progress.
 const MAX_RUNS: u32 = 200;
 
 /// Task that is aborted on drop.

@@ -17,7 +17,7 @@ use super::steps::Steps;
 use crate::commands::{gates, runs, terminal};
 use crate::print;
 
-/// Maximum number of listed runs, in addition to those in progress.
+/// Maximum number of listed runs, in addition to the runs in progress.
 const MAX_RUNS: usize = 300;
 
 /// The sections of the list, in their order.

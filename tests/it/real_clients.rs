@@ -94,7 +94,7 @@ impl ClientHome {
         CommandOutput { stdout: strip_colours(&output.stdout), stderr: strip_colours(&output.stderr), ..output }
     }
 
-    /// Returns what a client prints about its servers; some print it on standard error.
+    /// Returns a client's output about its servers. Some clients print this on standard error.
     fn describe_servers(&self, client: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let output = self.run(client, &[&["mcp"], arguments].concat(), variables);
         let text = output.stdout + &output.stderr;
@@ -151,7 +151,7 @@ impl ScriptedModel {
         ]
     }
 
-    /// Requests a call of a tool from each client that can use this model, and returns what it printed.
+    /// Requests a call of a tool from each client that can use this model, and returns the client's output.
     fn call_tool(&self, user: &ClientHome, tool: &str) -> [(&'static str, CommandOutput); 5] {
         let (prompt, url) = (format!("please-call {tool}"), self.url.as_str());
         let openai = format!("{url}/v1");
@@ -195,7 +195,7 @@ fn clients_connect_to_the_entry_and_lose_it_again() {
     let listed = user.describe_servers("opencode", &["list"], &[]);
     assert!(listed.contains("✓ steplatch connected") && listed.contains(&format!("{STEPLATCH} mcp")), "{listed}");
 
-    // Setup says that Gemini CLI starts servers in trusted directories only.
+    // Setup reports that Gemini CLI starts servers in trusted directories only.
     let listed = user.describe_servers("gemini", &["list"], &[]);
     assert!(listed.contains(&format!("steplatch: {STEPLATCH} mcp (stdio) - Disabled")), "{listed}");
     let listed = user.describe_servers("gemini", &["list"], &[("GEMINI_CLI_TRUST_WORKSPACE", "true")]);
@@ -243,7 +243,7 @@ fn tools_that_only_read_need_no_question_and_others_do() {
     let terminals = user.run(STEPLATCH, &["terminal", "list", "--json"], &[]).expect_success();
     assert!(!terminals.contains("session_id"), "{terminals}");
 
-    // Without the rules, those clients ask that would ask, and cannot here.
+    // Without the rules, some clients would ask a person, and cannot do so here.
     user.run(STEPLATCH, &["setup", "--remove"], &[]).expect_success();
     user.run(STEPLATCH, &["setup"], &[]).expect_success();
     for (client, output) in model.call_tool(&user, "list_terminal_sessions") {

@@ -43,8 +43,8 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
     step::run("measurements", &mut script)
 }
 
-/// Measures runs and their journal on the disk of the build and prints one table; then the speed of a machine's
-/// decisions and of folding a history.
+/// Measures runs and their journal on the disk of the build, and prints one table. Then measures the speed of a
+/// machine's decisions and of folding a history.
 ///
 /// The temporary directory is in memory on many systems, where nothing needs synchronisation.
 pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
@@ -121,8 +121,8 @@ pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     step::run("measurements", &mut script)
 }
 
-/// Measures remote terminals and files, compared with local ones, with the published binary and an `sshd` on loopback; prints
-/// one table.
+/// Measures remote terminals and files in comparison with local ones, and prints one table. Uses the published binary
+/// and an `sshd` on loopback.
 pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
     step::work("programs that are measured", || programs::ensure(programs::FOR_HOSTS))?;
     step::work("MCP client", || python::FOR_BENCHMARKS.ensure(repository))?;
@@ -133,8 +133,8 @@ pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
-/// Measures runs that Temporal decides, compared with those that the daemon decides, with the published binary and a
-/// development server, on the disk of the build; prints two tables.
+/// Measures runs on Temporal and runs on the daemon's own engine, and prints two tables. Uses the published binary, a
+/// development server and the disk of the build.
 pub(crate) fn temporal(repository: &Repository) -> anyhow::Result<()> {
     step::work("server of Temporal", || python::TEMPORAL_SERVER.ensure(repository))?;
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;

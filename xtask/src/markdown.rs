@@ -132,7 +132,7 @@ fn spaces(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
-/// Returns the links and pictures of a page, except those in code.
+/// Returns the links and pictures of a page, except in code.
 pub(crate) fn links(page: &str) -> Vec<Link<'_>> {
     let text = without_code(page);
     let mut links = Vec::new();

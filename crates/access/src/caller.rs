@@ -73,7 +73,7 @@ fn clean_name(name: &str) -> String {
 const DIALOG_SURFACE_PREFIX: &str = "mcp elicitation";
 
 impl Caller {
-    /// Returns the reason why the caller is not considered a person, if there is one.
+    /// Returns the reason for not considering the caller a person, if there is one.
     #[boxed]
     pub async fn person_refusal(&self) -> Option<PersonRefusal> {
         if !self.person {

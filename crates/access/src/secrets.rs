@@ -161,7 +161,7 @@ impl Redactor {
         search(&self.values())
     }
 
-    /// Returns `text` with all secrets masked, including those divided by line ends.
+    /// Returns `text` with all secrets masked, including secrets divided by line ends.
     pub fn masked(&self, mut text: String) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
@@ -175,7 +175,7 @@ impl Redactor {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns the rows of a screen with all secrets masked, including those wrapped over several rows.
+    /// Returns the rows of a screen with all secrets masked, including secrets wrapped over several rows.
     pub fn masked_screen(&self, mut screen: String) -> String {
         if self.hides_all() && !screen.is_empty() {
             return MASK.to_owned();
@@ -207,7 +207,7 @@ impl Redactor {
         screen
     }
 
-    /// Returns the cells of a screen with all secrets masked, including those wrapped over several rows.
+    /// Returns the cells of a screen with all secrets masked, including secrets wrapped over several rows.
     pub fn masked_picture(&self, mut picture: Picture) -> Picture {
         if self.hides_all() {
             for run in picture.rows.iter_mut().flatten() {
@@ -303,7 +303,7 @@ impl Redactor {
         mask_ranges(text, 0..text.len(), hidden_ranges)
     }
 
-    /// Returns the ranges of secrets in `text`, including those divided by line ends.
+    /// Returns the ranges of secrets in `text`, including secrets divided by line ends.
     fn secret_ranges(&self, text: &str) -> Vec<Range<usize>> {
         let values = self.values();
         let mut ranges = find_wrapped(text, &values);
@@ -481,7 +481,7 @@ fn mask_whole(text: &mut String, secrets: &[String]) {
     }
 }
 
-/// Masks secrets in `text`, including those divided by line ends.
+/// Masks secrets in `text`, including secrets divided by line ends.
 fn mask_text(text: &mut String, secrets: &[String]) {
     mask_whole(text, secrets);
     // Start at the end, so that earlier offsets remain valid.

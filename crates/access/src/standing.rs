@@ -112,8 +112,8 @@ impl OwnProcesses {
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
     }
 
-    /// Returns the reason why a network client at this address is not a person, if there is one. Blocks while it
-    /// inspects every process.
+    /// Returns the reason for not treating a network client at this address as a person, if there is one. Blocks while
+    /// it inspects every process.
     fn judge_address(&self, address: SocketAddr) -> Option<PersonRefusal> {
         match peer::at_address(address) {
             Location::Elsewhere => None,
@@ -133,7 +133,7 @@ struct Processes {
     daemon: Option<i32>,
 }
 
-/// Returns the reason why a process does not belong to a person, if there is one.
+/// Returns the reason for not treating a process as a person's, if there is one.
 fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
@@ -221,7 +221,7 @@ impl Standing {
         verdict.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// Returns the reason why a client of this process at a network address is not a person, if there is one.
+    /// Returns the reason for not treating a client of this process at a network address as a person, if there is one.
     pub(crate) async fn client_refusal(&self, address: SocketAddr) -> Option<PersonRefusal> {
         let own_processes = &self.inspection.as_ref()?.own_processes;
         own_processes

@@ -23,9 +23,9 @@ pub use state::{RecordedRequest, Route, Run};
 
 use state::State;
 
-/// A workflow service on loopback. It stops when this value is dropped.
-/// By default it lists its [offers](FakeService::offer), starts every requested run, reports a run once as `RUNNING`
-/// and then as `COMPLETED` with its input in its output, and cancels.
+/// A workflow service on loopback. Dropping this value stops the service. By default the service lists its
+/// [offers](FakeService::offer), starts every requested run, reports a run once as `RUNNING` and then as `COMPLETED`
+/// with its input in its output, and cancels.
 #[derive(Debug)]
 pub struct FakeService {
     address: SocketAddr,
@@ -72,7 +72,7 @@ impl FakeService {
         *self.serving.lock().unwrap() = Some(serving);
     }
 
-    /// Returns its base URL.
+    /// Returns the base URL of the service.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

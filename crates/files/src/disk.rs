@@ -103,7 +103,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     Ok(entries)
 }
 
-/// Creates a directory and its missing ancestors. Does nothing if it exists.
+/// Creates a directory and its missing ancestors. Does nothing if the directory exists.
 ///
 /// # Errors
 /// If the system refuses it, or the path exists and is not a directory.
@@ -219,7 +219,7 @@ fn resolve_target(target: &WriteTarget) -> Result<TargetPaths, FileError> {
     }
 }
 
-/// Writes a piece of the unfinished copy. Only its owner can read it.
+/// Writes a piece of the unfinished copy. Only the owner can read the copy.
 ///
 /// # Errors
 /// If the path is a directory, its directory is missing, the piece is too long, or the system refuses the write.
@@ -239,7 +239,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         }
     }
     let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    // Only the first piece creates the copy. If a later piece does not find it, another program has removed it.
+    // Only the first piece creates the copy. If a later piece finds no copy, another program has removed it.
     let result = OpenOptions::new()
         .write(true)
         .create(offset == 0)

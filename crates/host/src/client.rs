@@ -275,8 +275,8 @@ const MAX_UNSETTLED_STEPS: usize = 10_000;
 pub(crate) type OnSecret = Arc<dyn Fn(SecretText) + Send + Sync>;
 
 impl Host {
-    /// Connects to the host at `socket`. `on_secret` receives every text to hide; those that the host knows already
-    /// come before this returns.
+    /// Connects to the host at `socket`. `on_secret` receives every text to hide. The texts that the host knows already
+    /// arrive before this function returns.
     ///
     /// # Errors
     /// If no process listens there, or the listening process is not a host.

@@ -103,7 +103,7 @@ impl MachineFiles {
     /// Describes a file or directory.
     ///
     /// # Errors
-    /// If it does not exist, or the machine does not answer.
+    /// If the file does not exist, or the machine does not answer.
     #[boxed]
     pub async fn describe(&self, path: PathBuf) -> Result<FileFacts, TransferError> {
         self.ask(FileRequest::Describe(path.clone()), move || disk::describe(&path)).await
@@ -112,7 +112,7 @@ impl MachineFiles {
     /// Lists a directory, sorted by name.
     ///
     /// # Errors
-    /// If it is not a directory, or the machine does not answer.
+    /// If the path is not a directory, or the machine does not answer.
     #[boxed]
     pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
         self.ask(FileRequest::List(path.clone()), move || disk::list(&path)).await

@@ -403,7 +403,7 @@ impl Hosts {
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
 
-    /// Sets the configured machines and connects to those that have terminals.
+    /// Sets the configured machines and connects to the machines with terminals.
     pub fn configure_remotes(&self, configs: &[RemoteHostConfig]) {
         if let Some(remote) = self.shared.remote.get() {
             remote.configure(configs);

@@ -48,7 +48,7 @@ pub const RUN_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Configuration of a machine for terminals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteHostConfig {
-    /// Its name in the configuration.
+    /// Name of the machine in the configuration.
     pub name: String,
     /// The destination for `ssh`: `user@machine`, or an alias of the user's configuration.
     pub ssh: String,

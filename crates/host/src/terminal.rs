@@ -218,7 +218,7 @@ impl HostedTerminal {
         Self { connect_timeout, ..self }
     }
 
-    /// Returns its id.
+    /// Returns the id of the terminal.
     #[must_use]
     pub fn id(&self) -> &TerminalId {
         &self.id

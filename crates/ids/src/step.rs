@@ -9,8 +9,8 @@ use crate::{InvalidId, RunId};
 
 /// The name of one step of a run, equal on every replay: `run / state / visit`.
 ///
-/// A terminal keeps its ledger of keystrokes by this name, so two different writes must never have the same name, and
-/// a repeated write must keep its name.
+/// A terminal's ledger identifies a write by this name. So two different writes must never have the same name, and a
+/// repeated write must keep its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId {
     /// The run that the step belongs to.

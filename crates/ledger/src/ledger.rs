@@ -84,9 +84,9 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or its name was dropped long
-    /// after its end. If the requester settled the step before it requested an effect, the effect is unknown, because
-    /// the step is abandoned.
+    /// Returns the state of an effect. `None` if the effect never began, the caller withdrew it, or its name was
+    /// dropped long after its end. If the requester settled the step before it requested an effect, the effect is
+    /// unknown, because the step is abandoned.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);
@@ -128,8 +128,8 @@ impl<P, R> Ledger<P, R> {
         self.unsettled += usize::from(is_settled_later);
     }
 
-    /// Records the result of an effect in progress, whose size is `bytes`. Returns the description of its progress;
-    /// `None` if it is not in progress.
+    /// Records the result of an effect in progress. `bytes` is the size of the result. Returns the description of the
+    /// effect's progress; `None` if the effect is not in progress.
     pub fn finish(&mut self, key: &EffectKey, result: R, bytes: usize) -> Option<P> {
         let is_settled = self.entries.get(key).is_some_and(|entry| entry.settlement == Settlement::Settled);
         if is_settled && key.effect != Effect::Open {
@@ -207,7 +207,7 @@ impl<P, R> Ledger<P, R> {
         self.entries.values().any(|entry| entry.settlement == Settlement::Unreported)
     }
 
-    /// Returns the steps with effects that their requesters settle later and have not settled, each once, in order.
+    /// Returns the steps with unsettled effects of requesters that settle later, each once, in order.
     #[must_use]
     pub fn unsettled(&self) -> Vec<String> {
         let unsettled = self.entries.iter().filter(|(_, entry)| entry.settlement == Settlement::Pending);
@@ -356,7 +356,7 @@ mod tests {
         for step in ["a", "b", "c", "d", "e"] {
             ledger.settle(step);
         }
-        // A settled effect is known twice: by itself, and by its step.
+        // A settled effect is known twice: as an effect, and by its step.
         let oldest = ledger.ended.front().map(|key| key.step.as_str());
         assert_eq!(oldest, Some("b"), "the name of the oldest settled effect was dropped");
     }

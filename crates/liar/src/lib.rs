@@ -89,7 +89,7 @@ impl Lies {
         Self { reply: Some(Box::new(reply)), ..Self::default() }
     }
 
-    /// Lies about requests to a terminal, with one answer for those that `matches` recognises.
+    /// Lies about requests to a terminal, with one answer for the requests that `matches` recognises.
     #[must_use]
     pub fn in_terminal_replies(matches: impl Fn(&TerminalRequest) -> bool + Send + Sync + 'static, lie: Lie) -> Self {
         Self::in_replies(move |ask| match ask {

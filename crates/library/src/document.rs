@@ -115,7 +115,7 @@ pub struct Stored {
     pub name: WorkflowName,
     /// Definition, including the name.
     pub definition: Value,
-    /// Its metadata, with the hash of the current definition. An edited definition is a draft.
+    /// The metadata of the workflow, with the hash of the current definition. An edited definition is a draft.
     pub metadata: Metadata,
 }
 

@@ -132,7 +132,7 @@ pub enum FileError {
     /// The file does not have the structure of a saved workflow.
     #[error("{0}")]
     Form(serde_json::Error),
-    /// Its definition is not an object.
+    /// The definition in the file is not an object.
     #[error("its 'definition' is not a JSON object")]
     Definition,
 }

@@ -81,7 +81,7 @@ impl Index {
         index.filter(|index| index.format == FORMAT).unwrap_or_default()
     }
 
-    /// Returns the index of the current files, after reading those that have changed.
+    /// Returns the index of the current files. Reads the changed files first.
     pub(crate) fn refresh(&self, directory: &std::path::Path) -> Result<Self, DirectoryError> {
         let indexed: HashMap<String, &IndexedFile> =
             self.files.iter().map(|indexed| (indexed.listing.file_name(), indexed)).collect();

@@ -73,7 +73,7 @@ pub struct SavedVersion {
     pub saved_at: Option<String>,
     /// The author.
     pub author: Author,
-    /// True if it is the current definition of the workflow.
+    /// True for the version with the current definition of the workflow.
     pub is_current: bool,
 }
 

@@ -29,7 +29,7 @@ const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum number of resources that one client, or one request to listen, can follow.
 const MAX_FOLLOWED: usize = 32;
 
-/// Notifications to a client. Dropping this value ends those for clients before 2026-07-28.
+/// Notifications to a client. Dropping this value ends the notifications for clients before 2026-07-28.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,

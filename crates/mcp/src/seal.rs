@@ -36,7 +36,7 @@ type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 /// Seals and opens states.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    /// Directory of the key. Without one, the server uses its own random key.
+    /// Directory of the key. Without a directory, the server uses its own random key.
     directory: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
     lifetime: Duration,
@@ -255,7 +255,7 @@ mod tests {
         let directory = base.path().join("state");
         let new_seals = || Seals::new(Some(directory.clone()));
         let (first_seals, second_seals) = (new_seals(), new_seals());
-        // Seal concurrently: one of them generates the key.
+        // Seal concurrently: one of the seals generates the key.
         let (first, second) = tokio::join!(seal_state(&first_seals, "call"), seal_state(&second_seals, "call"));
         for sealed in [&first, &second] {
             assert!(first_seals.open(sealed, "call").await.is_ok() && second_seals.open(sealed, "call").await.is_ok());

@@ -107,7 +107,8 @@ pub(crate) fn compile(root: &Node, group_count: usize) -> Program {
     }
 }
 
-/// The sets of a pattern by their notation, each parsed once: to parse the letters of all scripts is slow.
+/// The sets of a pattern by their notation. Each set is parsed only once, because parsing the letters of all scripts is
+/// slow.
 #[derive(Default)]
 struct Sets(HashMap<String, Arc<Set>>);
 

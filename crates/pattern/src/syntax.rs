@@ -803,7 +803,7 @@ fn with_ignore_case(on: bool, node: Node) -> Node {
 }
 
 /// Returns a repetition of a part. A zero-width part is not repeated, because each repetition would give the same
-/// result, and the linear engine refuses it.
+/// result, and the linear engine refuses such a repetition.
 fn repeat_node(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
     if !is_zero_width(&node) {
         return Node::Repeat { node: Box::new(node), min, max, mode };

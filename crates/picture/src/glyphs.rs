@@ -109,7 +109,7 @@ fn outline_stencil(font: &FontRef<'static>, character: char, width: i32) -> Opti
     glyph_stencil(font, character, scale, Point { x: left, y: BASELINE as f32 })
 }
 
-/// Returns the stencil of a glyph of any font, in the middle of its cells, and as large as they allow.
+/// Returns the stencil of a glyph of any font, in the middle of its cells, and as large as the cells allow.
 fn fitted_stencil(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
     const MARGIN: f32 = 0.5;
     let id = font.glyph_id(character);

@@ -152,8 +152,8 @@ impl Cell {
         }
     }
 
-    /// Draws a line from a side of the cell to `reach` pixels beyond the middle. It is shifted by `offset` pixels, and
-    /// widened by `extra` pixels on both sides.
+    /// Draws a line from a side of the cell to `reach` pixels beyond the middle. The line is shifted by `offset`
+    /// pixels, and widened by `extra` pixels on both sides.
     fn draw_stroke(&mut self, side: usize, offset: i32, extra: i32, reach: i32) {
         let (x, y) = MIDDLE;
         let across = |middle: i32| middle + offset - extra..middle + offset + extra + 1;

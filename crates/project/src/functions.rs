@@ -339,7 +339,7 @@ pub(super) fn file_name(name: &WorkflowName) -> String {
     format!("{name}.py")
 }
 
-/// Scans all files of functions in a library and reads those that have changed. Blocks.
+/// Scans all files of functions in a library and reads the changed files. Blocks.
 fn scan_library(library: &Library, states: &HashMap<String, FileState>) -> Vec<ScanResult> {
     let mut found = match library.functions() {
         Ok(found) => found,

@@ -13,7 +13,7 @@ use crate::text_file::{self, FileReadError};
 pub(super) struct Original {
     pub(super) path: PathBuf,
     pub(super) stamp: Option<Stamp>,
-    /// The contents, or the reason why they cannot be read.
+    /// The contents, or the error of reading them.
     pub(super) text: Result<String, FileReadError>,
 }
 

@@ -51,7 +51,7 @@ pub struct FunctionWorkflow {
     pub id: String,
     /// Purpose of the workflow.
     pub(crate) description: Option<String>,
-    /// Line of its declaration in its file, counted from 1.
+    /// Line of the declaration in its file, counted from 1.
     pub(crate) line: Option<u32>,
     /// The library that contains its file.
     pub library: PathBuf,
@@ -71,7 +71,7 @@ impl FunctionWorkflow {
         &self.loaded.text
     }
 
-    /// Returns everything that its file declares, in its order.
+    /// Returns everything that the file declares, in the order of the file.
     pub fn declared(&self) -> &[Declaration] {
         &self.declared
     }

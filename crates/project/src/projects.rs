@@ -131,7 +131,8 @@ fn project_of_library(libraries: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     first.directory.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `directory`. Reads its files again only after they or the loaded files have changed.
+/// Returns the project in `directory`. Reads the project's files again only after a change of these or of the loaded
+/// files.
 fn load_project(
     cache: &Mutex<Vec<CachedProject>>,
     directory: PathBuf,

@@ -45,7 +45,7 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
 ///
 /// # Errors
 ///
-/// If it is invalid. The error lists the problems, one per line.
+/// If the declaration is invalid. The error lists the problems, one per line.
 pub(crate) fn parse_node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, DeclarationError> {
     let Some(document) = document(declared, Some((file, text))) else {
         let _: WorkflowName = declared.id.parse()?;

@@ -67,7 +67,7 @@ pub enum SaveRepairError {
 }
 
 impl Workflows {
-    /// Replays the recording of a saved machine, if it has one, with the machine before and after a patch.
+    /// Replays the recording of a saved machine, if there is one, with the machine before and after a patch.
     ///
     /// # Errors
     ///

@@ -47,14 +47,14 @@ pub struct SavedMachine {
     pub definition: Value,
     /// Digest for counting its runs.
     pub(crate) signature: Signature,
-    /// The directory that contains it, and counts its runs.
+    /// The directory of the library that contains the workflow and counts its runs.
     pub directory: PathBuf,
 }
 
 /// The interface for runs.
 impl Workflows {
-    /// Returns the workflow that `name` refers to for `caller`: the one in the caller's project, otherwise the user's
-    /// own.
+    /// Returns the workflow that `name` refers to for `caller`: the workflow in the caller's project, otherwise the
+    /// user's own.
     ///
     /// # Errors
     ///
@@ -108,7 +108,8 @@ impl Workflows {
         LibrarySearch::for_caller(caller).directories().first
     }
 
-    /// Saves a definition that ran to completion in the library at `directory`, unless it has an equivalent one.
+    /// Saves a definition that ran to completion in the library at `directory`, unless the library has an equivalent
+    /// definition.
     ///
     /// # Errors
     ///

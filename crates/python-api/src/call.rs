@@ -92,18 +92,18 @@ pub enum CallKind {
         /// The output, without its final newline.
         text: String,
     },
-    /// The end of a function node that the execution itself executes. It has no answer; the caller answers the `run`
-    /// call next.
+    /// The end of a function node that the execution itself executes. This call has no answer; the caller answers the
+    /// `run` call next.
     Ended {
         /// Ordinal of the `run` call.
         of: u64,
         /// The value that the function returned; null if it raised.
         #[serde(default)]
         output: Value,
-        /// The exception that it raised: its name and message.
+        /// The name and message of the exception that the function raised.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// True if it raised because it was cancelled.
+        /// True if the function raised because it was cancelled.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cancelled: bool,
     },

@@ -87,7 +87,7 @@ impl Failure {
         self
     }
 
-    /// Returns the exception and its message, on one line unless the message has several.
+    /// Returns the exception and its message, on one line unless the message has several lines.
     #[must_use]
     pub fn summary(&self) -> String {
         if self.message.is_empty() { self.exception.clone() } else { format!("{}: {}", self.exception, self.message) }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The limits of one execution. An execution that exceeds a limit fails. It can catch only the error of the recursion
-/// limit.
+/// The limits of one execution. An execution that exceeds a limit fails. A function can catch only the error of the
+/// recursion limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {

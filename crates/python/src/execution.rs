@@ -16,7 +16,7 @@ use crate::interpreter::{Arrival, Paused, RequestError, Resume, Step, Stop};
 use crate::program::Program;
 use crate::value::text_bytes;
 
-/// One execution. Drop it to end it early.
+/// An execution. Dropping this value ends the execution early.
 pub struct Execution {
     phase: ExecutionPhase,
     /// The number of the last call.
@@ -453,7 +453,7 @@ enum Request {
     Rest,
 }
 
-/// Reads the arguments of the prelude's call: its name, and its parameters.
+/// Reads the arguments of the prelude's call: the name and the parameters of the request.
 fn parse_request(arguments: Value) -> Result<Request, RequestError> {
     let Value::Array(arguments) = arguments else { return Err(RequestError::NoContext) };
     let Ok([Value::String(call), Value::Object(mut parameters)]) = <[Value; 2]>::try_from(arguments) else {

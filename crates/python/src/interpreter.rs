@@ -26,7 +26,7 @@ pub(crate) trait Paused: Send {
     /// Sets the maximum computing time between two calls, beginning with the next call.
     fn set_time_limit(&mut self, time: Duration);
 
-    /// Compresses the program during its pause. It can still be resumed.
+    /// Compresses the program during its pause. A compressed program can still be resumed.
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 

@@ -81,7 +81,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it is not Python, or uses a feature that is certainly unsupported.
+    /// If the text is not Python, or uses a feature that is certainly unsupported.
     pub(crate) fn read(file: &str, text: &str) -> Result<Self, Failure> {
         let text = text.trim_start_matches('\u{feff}');
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();

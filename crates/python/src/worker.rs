@@ -58,7 +58,7 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send, memory: usize) 
 pub struct LocalWorker(Worker<Vec<u8>>);
 
 impl LocalWorker {
-    /// Creates a worker. Returns it with the bytes that it sends first.
+    /// Creates a worker. Returns the worker and the first bytes to send.
     ///
     /// # Errors
     /// If writing to memory fails. This never happens.
@@ -87,10 +87,10 @@ impl std::fmt::Debug for LocalWorker {
 
 struct Worker<W> {
     output: W,
-    /// Recently used files with their names and texts; the last used one is at the end.
+    /// Recently used files with their names and texts. The last used file is at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
-    /// Executions that are not parked, with the last resumed one at the end. Some of them may have ended.
+    /// Executions that are not parked. The last resumed execution is at the end. Some executions may have ended.
     awake_executions: VecDeque<u64>,
 }
 

@@ -45,7 +45,7 @@ impl Header {
     }
 }
 
-/// Writer of the events of a recording, one line each. Times count from its beginning.
+/// Writer of the events of a recording, one line each. Times count from the beginning of the recording.
 #[derive(Debug, Default)]
 pub struct Events {
     /// The time of the last event, in milliseconds, so that rounding errors do not add up.

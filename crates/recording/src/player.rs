@@ -102,7 +102,7 @@ pub(crate) fn header(path: &Path) -> Result<FileHeader, OpenError> {
 }
 
 impl Player {
-    /// Opens a recording and reads it once for its duration, its markers and its damage.
+    /// Opens a recording and reads the file once, for the duration, the markers and the damage.
     ///
     /// # Errors
     /// If reading the file fails, or it is not a recording.

@@ -46,8 +46,8 @@ impl PollBackoff {
         MIN_PAUSE
     }
 
-    /// Returns the delay before the next status request, at least a second. It grows up to the maximum while nothing
-    /// changes, and up to five minutes while the service fails. It is the minimum again once the run changes.
+    /// Returns the delay before the next status request, at least a second. The delay grows up to the maximum while
+    /// nothing changes, and up to five minutes while the service fails. It returns to the minimum once the run changes.
     #[must_use]
     pub fn next_delay(&mut self, poll: PollResult, jitter: f64) -> Duration {
         let retry_after = match poll {

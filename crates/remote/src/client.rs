@@ -114,8 +114,8 @@ impl Client {
         })))
     }
 
-    /// Requests all pages of the list of workflows, without those that the configuration excludes. Retries the request
-    /// for a page after a temporary failure, up to `retry_attempts` times.
+    /// Requests all pages of the list of workflows. Omits the workflows that the configuration excludes. Retries the
+    /// request for a page after a temporary failure, up to `retry_attempts` times.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ const MAX_NAME_CHARS: usize = 100;
 /// Maximum length of a text.
 const MAX_TEXT_CHARS: usize = 1_000;
 
-/// Returns the fields of `metadata`, cleaned. Takes fields in their order and omits those that exceed the maximum size.
+/// Returns the fields of `metadata`, cleaned. Takes fields in their order, and omits fields beyond the maximum size.
 /// `None` if `metadata` is not an object, or no field remains.
 pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     let Value::Object(fields) = metadata else { return None };
@@ -34,7 +34,7 @@ pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     (!cleaned.is_empty()).then_some(cleaned)
 }
 
-/// Reads fields from a file. An older version may have written it without cleaning them.
+/// Reads fields from a file. An older version may have written the file without cleaning the fields.
 pub(crate) fn read<'de, D: Deserializer<'de>>(stored: D) -> Result<Option<Map<String, Value>>, D::Error> {
     Ok(clean(&Value::deserialize(stored)?))
 }

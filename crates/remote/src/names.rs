@@ -13,7 +13,7 @@ use crate::entry::to_hexadecimal;
 pub const PREFIX: &str = "workflow_";
 /// Maximum length of a name.
 const MAX_NAME_CHARS: usize = 64;
-/// Length of the shortest suffix. The length of each suffix is a multiple of it.
+/// Length of the shortest suffix. The length of each suffix is a multiple of this length.
 const MIN_SUFFIX_CHARS: usize = 8;
 
 /// A workflow, identified among the workflows of all services.

@@ -60,8 +60,8 @@ fn is_whitespace(character: char) -> bool {
     character.is_whitespace() || character == '\u{2800}'
 }
 
-/// Returns whether a character is invisible: control characters, annotations between lines, noncharacters, and those
-/// that Unicode lets displays ignore, such as direction marks, joiners, selectors and tags
+/// Returns whether a character is invisible: control characters, annotations between lines, noncharacters, and
+/// characters that Unicode lets displays ignore, such as direction marks, joiners, selectors and tags
 /// (`Default_Ignorable_Code_Point` in <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>).
 fn is_invisible(character: char) -> bool {
     character.is_control()

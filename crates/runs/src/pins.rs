@@ -35,7 +35,7 @@ const HOST_WORD: &str = "host";
 ///
 /// # Errors
 ///
-/// If it referred to another workflow at the start of the run.
+/// If the name referred to another workflow at the start of the run.
 pub(super) fn check_workflow(
     pins: &Pins,
     name: &str,

@@ -160,7 +160,7 @@ pub(super) struct RunStatus {
     pub(super) blocked_reason: Option<String>,
     /// Accepted patches of the machine, with secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
-    /// The gate that asks for the next state of the run, and the machine that a patch would change.
+    /// The gate for the choice of the run's next state, and the machine that a patch would change.
     pub(super) repairable: Option<(StepId, Arc<Definition>)>,
 }
 

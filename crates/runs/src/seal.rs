@@ -318,7 +318,7 @@ impl LiveSeal {
         closed != *value
     }
 
-    /// Seals new entries of `run`, those after number `last`. `own` are the secrets of the run. Other secrets of the
+    /// Seals the new entries of `run` (after number `last`). `own` are the secrets of the run. Other secrets of the
     /// daemon that an entry contains become secrets of the run.
     pub(crate) async fn close<E: SealedEntry>(
         &mut self,

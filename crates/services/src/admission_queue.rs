@@ -19,7 +19,7 @@ struct Inner {
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
-/// Permission for a run to be in progress. Dropping it passes it to the next waiter.
+/// Permission for a run to be in progress. Dropping this value passes the permission to the next waiter.
 #[derive(Debug)]
 pub struct Permit(Option<Arc<AdmissionQueue>>);
 

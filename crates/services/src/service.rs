@@ -14,7 +14,7 @@ use super::discovery::DiscoveryResult;
 use super::metrics::ServiceMetrics;
 use crate::error::DiscoveryError;
 
-/// A service with a present or past configuration. There is one for each name, for as long as the daemon runs.
+/// A service with a present or past configuration. There is one service for each name, for as long as the daemon runs.
 #[derive(Debug)]
 pub struct Service {
     pub(crate) name: String,

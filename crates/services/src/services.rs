@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     pub(crate) listener: Arc<dyn ToolListener>,
     secrets: Arc<Redactor>,
     pub(crate) catalog: Catalog,
-    /// Configured services, and those that runs are waiting for.
+    /// Configured services, and services that runs are waiting for.
     services: Mutex<BTreeMap<String, Arc<Service>>>,
 }
 
@@ -42,8 +42,8 @@ impl RemoteServices {
         Self { inner: Arc::new(Inner { listener, secrets, catalog, services }) }
     }
 
-    /// Applies the configuration of all services: fetches the lists of new and changed services, and retires those that
-    /// are missing.
+    /// Applies the configuration of all services: fetches the lists of new and changed services, and retires missing
+    /// services.
     pub fn configure(&self, configs: &[Config]) {
         let known: Vec<String> = self.services().keys().cloned().collect();
         for config in configs {
@@ -58,7 +58,7 @@ impl RemoteServices {
         self.inner.listener.tools_changed();
     }
 
-    /// Returns the service with this name and creates it if it does not exist: recovered runs may wait for a service
+    /// Returns the service with this name. Creates a missing service, because recovered runs may wait for a service
     /// that is no longer configured.
     pub fn service(&self, name: &str) -> Arc<Service> {
         let mut services = self.services();

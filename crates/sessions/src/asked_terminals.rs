@@ -43,7 +43,7 @@ pub struct AskedTerminal {
 /// The terminals that a person sees at a gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShownTerminals {
-    /// Their descriptions, if any.
+    /// Descriptions of the terminals, if any.
     pub text: Option<String>,
     /// The ids of the terminals. After the answer, the run acts only in these terminals, and in terminals that it
     /// opens.
@@ -68,7 +68,7 @@ impl Sessions {
         ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
 
-    /// Describes terminals and adds the ids of those that are found.
+    /// Describes terminals and adds the ids of the found ones.
     async fn describe_all(
         &self,
         gate: &str,

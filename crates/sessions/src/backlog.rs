@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 /// Maximum number of unwritten replies and events before reading stops.
 const MAX_UNWRITTEN: usize = 64;
 
-/// Maximum number of look-ups in progress, including those whose replies are unwritten.
+/// Maximum number of look-ups in progress, including look-ups with unwritten replies.
 const MAX_LOOKUPS: usize = 16;
 
 /// Maximum number of commands in progress before reading stops.

@@ -75,7 +75,7 @@ pub enum LookupError {
     /// The name is empty.
     #[error("session_id is required; list_terminal_sessions lists the sessions")]
     Unnamed,
-    /// Its terminal host has ended.
+    /// The terminal host of the session has ended.
     #[error("Session '{session}' was lost: its terminal host{} (pid {pid}) has exited; open another one with open_terminal", .machine.as_ref().map(|machine| format!(" on '{machine}'")).unwrap_or_default())]
     Lost {
         /// The session.
@@ -93,7 +93,7 @@ pub enum LookupError {
         /// The open sessions, by id and name.
         open: Vec<String>,
     },
-    /// Its terminal host does not answer.
+    /// The terminal host of the session does not answer.
     #[error(transparent)]
     Host(AskError),
 }

@@ -96,7 +96,7 @@ impl Sessions {
     /// its configuration and the current connection. Connects if there is no connection.
     ///
     /// # Errors
-    /// If it is a different machine, or unreachable.
+    /// If the host is a different machine, or unreachable.
     pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = caller.pins.as_ref().filter(|pins| pins.hosts.is_some()) else { return Ok(()) };
         let began = Instant::now();

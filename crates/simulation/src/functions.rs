@@ -102,7 +102,7 @@ pub(crate) struct WorkerProcess {
     worker: LocalWorker,
     stream: UnixStream,
     received: Vec<u8>,
-    /// Replies to send, each with its time.
+    /// Replies to send, with their times.
     replies: VecDeque<(Duration, Vec<u8>)>,
 }
 

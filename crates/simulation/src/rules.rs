@@ -20,7 +20,7 @@ fn histories(disk: &Disk) -> BTreeMap<RunId, Vec<Event>> {
     disk.runs().into_iter().filter_map(|known| Some((known.run.clone(), read_events(&known.run)?))).collect()
 }
 
-/// Returns whether every run is over.
+/// Returns whether every run has ended.
 pub(crate) fn is_over(disk: &Disk) -> bool {
     let finished =
         |known: &steplatch_store::KnownRun| known.summary.as_ref().is_some_and(|summary| summary.finished_at.is_some());

@@ -71,7 +71,7 @@ fn without_names(schedule: Vec<String>) -> Vec<String> {
     schedule.into_iter().map(line).collect()
 }
 
-/// One fault between the request of an action and the end of its run.
+/// A fault between the request of an action and the end of the run.
 #[test]
 fn no_fault_during_an_action_breaks_a_rule() {
     let (mut schedules, mut effects) = (0_u32, 0);

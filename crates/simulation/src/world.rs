@@ -110,7 +110,7 @@ pub struct Interruption {
     pub action: &'static str,
     /// True if the action uses the remote computer.
     pub is_remote: bool,
-    /// The fault. It does not happen if the schedule ends before its instant.
+    /// The fault. No fault happens if the schedule ends before the instant.
     pub fault: Fault,
     /// Number of events before the fault.
     pub instant: u32,

@@ -84,7 +84,7 @@ impl<J: Journal> JournalConformance<J> {
         assert_eq!(names(&all), ["c", "b", "a"]);
         let finish = Append::new(all[1].run.clone(), 1, 1, vec!["over".into()]).with_summary(finished("b", 7));
         self.journal.write(finish).await.expect("appending after the last entry succeeds");
-        // Entries without a summary leave it, and a summary without entries takes its place.
+        // Entries without a summary keep the stored summary. A summary without entries replaces it.
         self.journal.append(&all[2].run, 1, 1, vec!["on".into()]).await.expect("appending succeeds");
         let renamed = Append::new(all[2].run.clone(), 2, 1, Vec::new()).with_summary(running("A"));
         let written = self.journal.write(renamed).await.expect("a summary can be written alone");

@@ -44,8 +44,8 @@ pub struct Append {
     pub summary: Option<Summary>,
     /// Unique key for looking up this run.
     pub key: Option<String>,
-    /// Data that the writer needs until the run has finished, such as secrets that no entry contains. It replaces the
-    /// previous data. A summary of a finished run removes it.
+    /// Data that the writer needs until the run has finished, such as secrets that no entry contains. New data replaces
+    /// the previous data. A summary of a finished run removes the data.
     pub private: Option<String>,
     /// Replacement text for entries up to `after`, because the stored text contains secrets. Except for the secrets,
     /// their meaning must not change.
@@ -214,8 +214,8 @@ pub trait Journal: Debug + Send + Sync + 'static {
     /// If the journal cannot write.
     async fn forget(&self, run: &RunId) -> Result<(), StorageError>;
 
-    /// Ensures that overwritten and removed data no longer exists in any file. Returns false if it still does, because
-    /// a reader currently needs it.
+    /// Ensures that overwritten and removed data no longer exists in any file. Returns false if a reader currently
+    /// needs such data.
     ///
     /// # Errors
     /// If the journal cannot write.

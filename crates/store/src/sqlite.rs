@@ -43,7 +43,7 @@ const FORGET_BATCH: usize = 64;
 pub struct SqliteOptions {
     /// The newest version of entries that the caller can read; a newer entry stops a reader.
     pub newest_version: u16,
-    /// Maximum size of the database without its log, in bytes. Appends beyond it fail as with a full disk.
+    /// Maximum size of the database without its log, in bytes. Appends beyond this size fail as on a full disk.
     pub max_bytes: Option<u64>,
 }
 
@@ -178,7 +178,7 @@ impl Journal for SqliteJournal {
         self.request(WriterCommand::Forget(run.clone())).await.map(|_| ())
     }
 
-    /// Moves the log into the database and empties it. Synchronises both files.
+    /// Moves the contents of the log into the database. Synchronises both files.
     async fn empty_log(&self) -> Result<bool, StorageError> {
         Ok(matches!(self.request(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }

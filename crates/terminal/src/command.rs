@@ -129,7 +129,7 @@ impl CommandResult {
 pub struct InputRequest {
     /// The name, if known.
     pub program: Option<String>,
-    /// True if it draws the whole screen, as editors and pagers do.
+    /// True if the program draws the whole screen, like editors and pagers.
     pub full_screen: bool,
     /// True if the program reads a line without showing it, as for a password.
     pub password: bool,

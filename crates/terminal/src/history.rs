@@ -50,7 +50,7 @@ pub(crate) enum Zone {
 /// The text of one terminal since its opening.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// Older text, oldest first: `on_disk` blocks on disk, then those in memory.
+    /// Older text, oldest first: `on_disk` blocks on disk, then blocks in memory.
     sealed: VecDeque<SealedBlock>,
     on_disk: usize,
     in_memory: BlockTotals,
@@ -235,7 +235,7 @@ impl History {
             .filter(|(clipped, _)| !clipped.is_empty())
     }
 
-    /// Compresses older text, moves blocks beyond the memory budget to disk, and drops those beyond the disk budget.
+    /// Compresses older text, moves blocks beyond the memory budget to disk, and drops blocks beyond the disk budget.
     ///
     /// Call it once per portion of output, not per character.
     pub(crate) fn settle(&mut self) {

@@ -135,7 +135,7 @@ pub enum LoggedAction {
     },
     /// Typed input that the program does not show.
     Hidden {
-        /// True if it ends with Enter.
+        /// True if the input ends with Enter.
         entered: bool,
     },
     /// A command, and the wait for its end.

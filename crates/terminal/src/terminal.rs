@@ -86,7 +86,7 @@ enum TerminalState {
     Shell(ShellState),
     /// A program that waits for input, by its process group.
     Program { group: i32, program: Option<String> },
-    /// The reason why the state is unknown.
+    /// The reason for the unknown state.
     Unknown(String),
 }
 
@@ -659,7 +659,7 @@ impl Terminal {
         self.life.0.ended.get().copied()
     }
 
-    /// Returns its id.
+    /// Returns the id of the terminal.
     #[must_use]
     pub fn id(&self) -> &TerminalId {
         &self.id

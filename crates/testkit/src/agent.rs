@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::Home;
 
-/// A client after its handshake. Several threads may make calls. Dropping it ends its program.
+/// A client after its handshake. Several threads may make calls. Dropping this value ends the client's program.
 #[derive(Debug)]
 pub struct Agent {
     program: Child,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{Agent, Home};
 
-/// A terminal outside the daemon. Dropping it ends its program.
+/// A terminal outside the daemon. Dropping this value ends the program in it.
 #[derive(Debug)]
 pub struct OwnTerminal {
     helper: Child,

@@ -35,7 +35,7 @@ impl Home {
         Self { directory, steplatch: steplatch.into(), variables: Vec::new() }
     }
 
-    /// Returns its directory.
+    /// Returns the home directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()

@@ -281,7 +281,7 @@ fn hello(directory: &Path, name: &str, person: bool) -> Hello {
 #[derive(Debug, Clone)]
 pub struct Session<'a> {
     daemon: &'a TestDaemon,
-    /// Its session id.
+    /// Id of the session.
     pub id: String,
 }
 

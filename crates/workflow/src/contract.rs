@@ -167,7 +167,8 @@ impl Contract {
         values
     }
 
-    /// Returns the arguments whose values replace `{NAME}`: all arguments, or before version 5 those without an export.
+    /// Returns the arguments whose values replace `{NAME}`: all arguments, or before version 5 arguments without an
+    /// export.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
         values.retain(|name, _| rules.fills_arguments() || (!rules.exports_secrets() && !is_exported(name)));

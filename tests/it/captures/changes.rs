@@ -309,7 +309,7 @@ fn consecutive_choices_are_distinguished() {
 
 #[test]
 fn input_without_a_prompt_is_typed_only_at_an_equal_read() {
-    // Programs without a question, and what they later read.
+    // Programs without a question: the recorded read, and other reads in later versions.
     let cases = [
         ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
         ("a line", "read a", vec!["read -s a", "read -n1 a; read -n1 b", "read -sn1 a; read -sn1 b"]),

@@ -1,8 +1,8 @@
 //! The cgroup of a daemon and its descendants, see cgroups(7).
 //!
-//! A process is in the cgroup of its parent, at any depth of forks, whether or not the parents are alive, and
-//! regardless of its environment. A process that outlives its terminal, the terminal host and the daemon can therefore
-//! still be attributed to them. Creating cgroups requires root, or a cgroup that systemd delegates to the user.
+//! A process is in the cgroup of its parent, at any depth of forks, even after the ends of the parents, and regardless
+//! of its environment. A process that outlives its terminal, the terminal host and the daemon can therefore still be
+//! attributed to them. Creating cgroups requires root, or a cgroup that systemd delegates to the user.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

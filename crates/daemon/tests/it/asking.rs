@@ -380,7 +380,7 @@ async fn nested_shell_takes_commands_and_can_be_integrated() {
     daemon.call(until(&session.id, "PS1='in$ ' dash\n", AwaitUntil::Prompt)).await;
     let result = daemon.call(run("echo one; false", None)).await;
     assert_eq!((result.success, result.output.as_str(), result.exit_code), (true, "one\n", None));
-    // Its output was already returned.
+    // The output of that command was already returned.
     let send_reply = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
     assert!(!send_reply.screen_content.unwrap().contains("one"));
     let result = daemon.call(run("", Some(true))).await;
@@ -417,7 +417,7 @@ async fn input_to_a_terminal_closed_during_the_wait_was_sent() {
     };
     let (send_reply, closed) = tokio::join!(daemon.call(waiting), close);
     assert!(closed.success);
-    // The input was sent, whether or not the wait saw the end of the program.
+    // The input was sent, even if the wait did not see the end of the program.
     assert_eq!(send_reply.message, "Input sent", "{send_reply:?}");
     assert!(send_reply.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !send_reply.success);
     daemon.stop().await;

@@ -66,7 +66,7 @@ async fn test_inline_workflow_execution() {
     assert_eq!(result.states_executed, 3);
     assert_eq!(result.final_state.as_deref(), Some("cleanup"));
     assert!(result.final_variables.contains_key("session_id"));
-    // Line 1056 says len(execution_log) == 3; document 001, lines 856-874, also logs the transitions.
+    // Line 1056 has len(execution_log) == 3; document 001, lines 856-874, also logs the transitions.
     assert_eq!(executed_entries(&result).len(), 3);
     assert!(!result.workflow_saved);
     daemon.stop().await;
@@ -245,8 +245,7 @@ async fn test_variable_substitution() {
     assert!(result.final_variables.contains_key("session_id"));
     assert!(result.final_variables.contains_key("custom_var"));
     assert_eq!(result.final_variables["custom_var"], "custom_value");
-    // Line 1349 says execution_log[1]; with the transitions of document 001 in the log, that is still the second
-    // state.
+    // Line 1349 has execution_log[1]; with the transitions of document 001 in the log, that is still the second state.
     let use_session_log = executed_entries(&result)[1];
     assert!(!use_session_log["params"].to_string().contains("{session_id}"));
     daemon.stop().await;
@@ -290,7 +289,7 @@ async fn test_infinite_loop_prevention() {
 #[tokio::test]
 async fn test_request_validation() {
     let daemon = TestDaemon::new().await;
-    // Where the document's model raises a ValueError, the reply says so.
+    // Where the document's model raises a ValueError, the reply reports an error.
     let neither = daemon.call(RunWorkflow::default()).await;
     assert!(!neither.success);
     let error = neither.error.unwrap();

@@ -515,7 +515,7 @@ async fn full_journal_evicts_the_oldest_and_keeps_unfinished_runs() {
     let running = daemon.call(running).await.runs;
     assert!(!running.is_empty());
     for run in running {
-        // Their final entries are small, and fit once one of the runs has finished.
+        // The final entries of the runs are small, and fit once one of the runs has finished.
         let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
         assert!(cancelled.success, "{cancelled:?}");
     }

@@ -729,7 +729,7 @@ impl Supervisor {
     }
 }
 
-/// Returns the reason why there is no connection.
+/// Returns the reason for the missing connection.
 fn last_failure(connection: &watch::Sender<Connection>) -> Option<ConnectFailure> {
     connection.borrow().interruption().map(|interruption| interruption.reason.clone())
 }

@@ -83,7 +83,7 @@ impl Scene {
     }
 }
 
-/// Returns the reason why an answer was refused.
+/// Returns the reason for the refusal of an answer.
 fn refusal<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
     match answer.map_err(Into::into) {
         Err(AskError::Implausible { host, what }) if host == "box" => what,
@@ -1157,7 +1157,7 @@ async fn failure_that_needs_a_person_is_reported_while_waiting() {
     terminal.view(false).await.unwrap();
 }
 
-/// Lies about how many hosts there are.
+/// Lies about the number of hosts.
 #[tokio::test(flavor = "multi_thread")]
 async fn machine_with_thousands_of_hosts_has_few_connections() {
     let sockets: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
@@ -1196,7 +1196,7 @@ impl SshEnvironment for NoVariables {
     }
 }
 
-/// An `ssh` that does not end by itself, nor do its children.
+/// Neither this `ssh` nor its children end by themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_ssh_is_killed_with_its_children() {
     let directory = directory();

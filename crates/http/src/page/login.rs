@@ -90,7 +90,7 @@ pub(crate) struct Session {
     pub(crate) terminal: Option<String>,
 }
 
-/// Returns the session among pairs of halves, or the reason why there is none.
+/// Returns the session among pairs of halves, or the reason for its absence.
 ///
 /// # Errors
 /// If the daemon cannot check the pairs.

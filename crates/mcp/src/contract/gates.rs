@@ -47,7 +47,7 @@ pub(super) struct Elicitor {
 struct ElicitationState {
     /// The run that the call is about.
     run: String,
-    /// The run that waits at the gate: the run of the call, or one of its descendants.
+    /// The run that waits for an answer to the gate: the run of the call, or a descendant of that run.
     gate_run: String,
     gate: String,
     /// Digest of the shown content.
@@ -114,8 +114,8 @@ impl Elicitor {
         unanswered.push_back(gate.gate_id.clone());
     }
 
-    /// Returns a question about the gate that a run waits at, if the gate is for people and the client can show it.
-    /// Otherwise adds instructions to the reply.
+    /// Returns a question about the gate that a run waits for, if the gate is for people and the client can show the
+    /// question. Otherwise adds instructions to the reply.
     ///
     /// # Errors
     /// If the daemon is unreachable.
@@ -247,7 +247,7 @@ pub(super) async fn submit_answer(
     })
 }
 
-/// Returns the oldest gate for people that a run or one of its descendants waits at.
+/// Returns the oldest gate for people that a run or a descendant waits for.
 async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<Option<GateInfo>, AskError> {
     if reply["status"] != "waiting" {
         return Ok(None);

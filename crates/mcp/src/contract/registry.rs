@@ -1,9 +1,9 @@
 //! All tools by name: the fixed tools of the contract, and the changing workflows offered as tools.
 //!
-//! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon. A
-//! cache keeps the last list for lookups by name, and while no daemon responds. The daemon sends an event when the list
-//! changes. Watching does not start a daemon: after the loss of the connection the registry tries to reconnect for some
-//! time, then waits for the next request.
+//! The daemon owns the list of workflows, so the list is the same for every connection. Listing fetches the list from
+//! the daemon. A cache keeps the last list for lookups by name, and while no daemon responds. The daemon sends an event
+//! when the list changes. Watching does not start a daemon: after the loss of the connection the registry tries to
+//! reconnect for some time, then waits for the next request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

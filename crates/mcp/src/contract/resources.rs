@@ -215,7 +215,7 @@ fn meta(details: Value) -> MetaObject {
 }
 
 /// Returns the completions of a URI template variable, or of a run in a prompt: first the values that begin with the
-/// typed text, then those that contain it.
+/// typed text, then the values that contain it.
 ///
 /// # Errors
 /// If the daemon is unreachable.

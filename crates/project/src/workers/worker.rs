@@ -73,7 +73,7 @@ impl WorkerExited {
         Self::new(format!("the reply of a worker does not match the request: {reply}"))
     }
 
-    /// Returns whether the worker was executing this request when it exited, rather than an earlier one.
+    /// Returns whether the worker was executing this request, rather than an earlier one, when the worker exited.
     #[must_use]
     pub fn was_busy_with_this(&self) -> bool {
         self.was_executing_request

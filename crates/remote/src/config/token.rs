@@ -198,7 +198,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// If it is invalid in a header: too short, too long, or not made of visible ASCII characters.
+    /// If the token is invalid in a header: too short, too long, or not made of visible ASCII characters.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
@@ -206,13 +206,13 @@ impl Secret {
         if is_usable { Ok(Self(text.to_owned())) } else { Err(TokenError::Unusable) }
     }
 
-    /// Returns the token itself, for sending it and for removing it from text.
+    /// Returns the text of the token, for requests and for masking.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Replaces the token in a text, also in its JSON form. If invisible characters within the token hide it, removes
+    /// Replaces the token in a text, even in its JSON form. If invisible characters within the token hide it, removes
     /// all invisible characters from the text.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
@@ -265,7 +265,8 @@ mod tests {
         assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "text without a token is unchanged");
     }
 
-    // Other programs in place of `secret-tool`: `printf` prints its first argument, `false` fails, and one is missing.
+    // Other programs in place of `secret-tool`: `printf` prints its first argument, `false` fails, and another program
+    // is missing.
     #[tokio::test]
     async fn keyring_is_queried_with_its_program() {
         let lookup = async |program| read_keyring("work", program).await;

@@ -159,7 +159,7 @@ fn recursive_schema_is_cut_at_the_cycle() {
     assert_eq!(violations(&cleaned.schema, &tree), "/tree/name: 1 is not of type \"string\"\n");
 }
 
-/// Returns a schema with definitions that each refer twice to the next one.
+/// Returns a schema with a chain of definitions. Each definition refers twice to the next definition.
 fn doubling(definitions: usize) -> Value {
     let mut named = serde_json::Map::new();
     for number in 0..definitions {

@@ -39,12 +39,12 @@ impl std::fmt::Display for Violation {
 }
 
 impl Validator {
-    /// Compiles a schema as JSON Schema 2020-12, regardless of its declared version. It must not refer to other
+    /// Compiles a schema as JSON Schema 2020-12, regardless of its declared version. The schema must not refer to other
     /// documents. A foreign schema must be [cleaned](super::clean()) first, or a validation may be slow.
     ///
     /// # Errors
     ///
-    /// If it is not a schema, or has a pattern that `regex` does not support: look-around or back-references.
+    /// If the value is not a schema, or has a pattern that `regex` does not support (look-around or back-references).
     pub fn new(schema: &Value) -> Result<Self, InvalidSchema> {
         let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline();

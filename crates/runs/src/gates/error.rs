@@ -112,7 +112,7 @@ pub(crate) enum ClosedGateError {
         /// The other answer.
         answer: String,
     },
-    /// Its time limit has expired.
+    /// The time limit of the gate has expired.
     #[error("Gate '{gate}' is closed: its time limit passed without an answer")]
     Expired {
         /// The gate.

@@ -114,12 +114,12 @@ fn open_database(path: &Path, options: &SqliteOptions) -> Result<(Connection, u6
     migrate(&transaction, format).map_err(storage)?;
     let epoch = take_over(&transaction).map_err(storage)?;
     transaction.commit().map_err(storage)?;
-    // The log of a killed owner may contain private data. It remains for now if another process reads it.
+    // The log of a killed owner may contain private data. The log remains for now if another process reads it.
     let _ = empty_log(&connection);
     Ok((connection, epoch))
 }
 
-/// Copies the contents of the log to the database and empties it. Returns false if a reader currently needs it.
+/// Moves the contents of the log into the database. Returns false if a reader currently needs the log.
 pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
     // The first column reports whether it was busy: https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))

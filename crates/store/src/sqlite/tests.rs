@@ -151,7 +151,7 @@ async fn emptying_the_log_removes_private_text_from_all_files() {
     assert!(files_contain_private_text());
     let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
     journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
-    // A reader in the middle of a read prevents emptying the log, and the reply says so.
+    // A reader in the middle of a read prevents emptying the log, and the reply reports this.
     let reader = rusqlite::Connection::open(file(&directory)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
     assert!(!journal.empty_log().await.unwrap());

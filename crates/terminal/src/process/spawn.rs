@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Runs a program to its end and returns what it printed.
+    /// Runs a program to its end and returns the program's output.
     fn run_for_output(program: &Program) -> Result<String, SpawnError> {
         let (mut reader, output) =
             pipe_with(PipeFlags::CLOEXEC).map(|(reader, output)| (File::from(reader), output)).unwrap();

@@ -48,7 +48,7 @@ pub(super) struct Reader {
 /// A shell in the foreground.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShellReader {
-    /// True if it shows a prompt.
+    /// True if the shell shows a prompt.
     pub(super) at_prompt: bool,
     /// Maximum time to wait for its prompt.
     pub(super) prompt_timeout: Duration,

@@ -193,7 +193,7 @@ async fn interpreter_entry_is_run_and_its_output_returned() {
                     "{program}: {text}"
                 );
             }
-            // It asks for confirmation at the end of input.
+            // The program requests a confirmation at the end of input.
             session.type_in(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
             let (waited, view) = session.waits(until_input()).await;
             assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);

@@ -14,7 +14,7 @@ const BUILTINS: &[&str] = &[
 ];
 const KEYWORDS: &[&str] = &["if", "then", "else", "elif", "fi", "case", "esac", "for", "while", "do", "done"];
 
-/// Names that fish permits for functions, except those that it needs for keys and for loading functions.
+/// Names that fish permits for functions, except the names that it needs for keys and for loading functions.
 const FISH: &[&str] = &["abbr", "cd", "contains", "echo", "exit", "math", "printf"];
 
 /// fish's own prompt and title use some of these names, so these functions print nothing.

@@ -74,7 +74,7 @@ pub(crate) enum Test {
 #[derive(Debug, Clone)]
 pub(crate) enum PatternText {
     Compiled(Pattern),
-    /// The pattern has variables, so it is compiled during a run.
+    /// The pattern has variables, and is compiled during a run.
     Template(String),
 }
 

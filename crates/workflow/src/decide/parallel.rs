@@ -54,8 +54,8 @@ pub(super) fn item_loop_params(
     Ok(fields.into_iter().chain(shared_definition).map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// Returns the effects that produce the outcomes of the branches in progress. If the action is over, returns the effect
-/// that produces its outcome.
+/// Returns the effects that produce the outcomes of the branches in progress. If the action has ended, returns the
+/// effect that produces its outcome.
 pub(super) fn branch_effects(current: &CurrentStep, branches: &Branches, history: &History) -> Vec<Effect> {
     let answer = |outcome| vec![Effect::Answer { step: current.step.clone(), outcome }];
     match Parallel::read(&current.params) {

@@ -84,7 +84,7 @@ fn gate_shows_the_last_result_and_no_older_screen() {
     run.result(&json!({"success": true}));
     assert_eq!(Value::from(run.history.gate().unwrap().context.clone()), json!({"output": "3 servers change"}));
 
-    // A long output keeps its end, and says so.
+    // A long output keeps its end, and reports the omission.
     let mut run = Machine::start(&json!({"initial_state": "plan", "states": {
         "plan": step("run_command", json!({"command": "./plan"}), "ask"),
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Apply?"}}},

@@ -21,7 +21,7 @@ const RETRY_PAUSES_MS: [u64; 8] = [10, 50, 250, 1000, 2000, 4000, 8000, 16_000];
 
 /// A followed resource.
 enum FollowedResource {
-    /// A terminal, by its id or name. It outlives a daemon.
+    /// A terminal, by its id or name. Terminals outlive a daemon.
     Terminal(String),
     /// A run, and the number of the newest event that is known to the subscriber.
     Run { id: String, newest: u64 },
@@ -117,7 +117,7 @@ async fn notify_of_changes(
         };
         let Some(new_events) = new_events else { return };
         events = new_events;
-        // Assume a change: those during the interruption are unknown.
+        // Assume a change: changes during the interruption are unknown.
         if !notify(&sender) {
             return;
         }

@@ -77,7 +77,7 @@ impl Servers {
         }
     }
 
-    /// Stops all servers and returns when those without calls in progress have stopped.
+    /// Stops all servers and returns when the servers without calls in progress have stopped.
     pub(crate) async fn close(&self) {
         for slot in self.all() {
             let server = slot.server.lock().await.take();

@@ -124,7 +124,7 @@ pub(super) struct Running {
     exit_code: Option<i32>,
     /// True if the command was entered as one line or one paste, with one end mark.
     is_one_entry: bool,
-    /// True if it is more than comments and empty lines.
+    /// True if the command is more than comments and empty lines.
     has_command: bool,
     /// True if its output goes through a pipe.
     is_piped: bool,
@@ -699,7 +699,7 @@ impl Task {
         let _ = reply.send(result);
     }
 
-    /// Returns the reason why the shell ran no part, or only a part, of an ended command.
+    /// Returns the shell's reason for running no part, or only a part, of an ended command.
     fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
         let message = |start: Option<u64>, end: Option<u64>| {

@@ -1,9 +1,9 @@
 //! The positions of cards and the routes of the lines between them.
 //!
-//! A line leaves a card next to the row of its transition, or below a card with a single row. It goes down into the gap
-//! between two layers, across on a track of that gap, and down onto its target card. A line over several layers uses a
-//! lane next to all cards: backward lines on the left, forward lines on the right. So no line crosses a card, and each
-//! of several parallel lines has its own track or lane.
+//! A line leaves a card next to the row of its transition, or below a card with a single row. The line goes down into
+//! the gap between two layers, across on a track of that gap, and down onto its target card. A line over several layers
+//! uses a lane next to all cards: backward lines on the left, forward lines on the right. So no line crosses a card,
+//! and each of several parallel lines has its own track or lane.
 
 mod bundles;
 mod landings;

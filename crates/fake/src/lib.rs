@@ -1,7 +1,6 @@
-//! A fake remote workflow service that can be made to misbehave, for tests.
-//! Owns a loopback server that speaks the small REST dialect, written independently of our own client and server so
-//! that they do not share bugs. It responds as configured, and records its requests. For tests only: a failure panics
-//! with the expectation.
+//! A fake remote workflow service that can be made to misbehave, for tests. Owns a loopback server that speaks the
+//! small REST dialect, written independently of our own client and server so that they do not share bugs. The fake
+//! responds as configured, and records its requests. For tests only: a failure panics with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod answer;

@@ -43,7 +43,7 @@ const VARIABLE_PREFIX: &str = "STEPLATCH_NOTIFY_";
 /// Variables of the daemon that a command does not receive.
 const TOKEN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
 
-/// Identifier of a delivered notification, by which it can be withdrawn.
+/// Identifier of a delivered notification, for its withdrawal.
 pub type Receipt = Option<u32>;
 
 /// A failed attempt.
@@ -69,7 +69,7 @@ pub enum SendError {
     Command {
         /// The exit code.
         code: i32,
-        /// The beginning of its errors.
+        /// The beginning of the command's errors.
         errors: Option<String>,
     },
     /// The command did not end in time.
@@ -83,14 +83,14 @@ pub enum SendError {
 /// Delivers messages. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Courier {
-    /// HTTP clients for other computers and for this one, built on first use.
+    /// HTTP clients for other computers and for this computer, built on first use.
     clients: Arc<[OnceCell<Client>; 2]>,
     programs: Programs,
 }
 
 impl Courier {
-    /// Makes one attempt. `decided` is the time of the event, and `now` that of the attempt. [`Way::Terminal`] needs no
-    /// attempt: the daemon passes the message to its clients.
+    /// Makes one attempt. `decided` is the time of the event, and `now` is the time of the attempt. [`Way::Terminal`]
+    /// needs no attempt: the daemon passes the message to its clients.
     ///
     /// # Errors
     /// If the message did not arrive, or may not have arrived.
@@ -159,7 +159,8 @@ impl Courier {
         client.await.map_err(SendError::Request)
     }
 
-    /// Runs a command. Its processes are marked like those in a terminal, so that none of them counts as a person.
+    /// Runs a command. The processes of the command are marked like processes in a terminal, so that none of them
+    /// counts as a person.
     async fn run(&self, arguments: &[String], message: &Message) -> Result<(), SendError> {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
             .filter(|(name, _)| !TOKEN_VARIABLES.iter().any(|token| name == token))
@@ -197,7 +198,7 @@ impl Courier {
     }
 }
 
-/// Waits for the end of a program and reads its output, of which the beginning of the errors is returned.
+/// Waits for the end of a program and reads its output. Returns the beginning of the errors.
 async fn finish(program: &mut Piped) -> std::io::Result<(Exit, String)> {
     let (stdout, stderr) = (program.take_stdout(), program.take_stderr());
     let mut errors = Vec::new();
@@ -248,7 +249,8 @@ async fn send(request: reqwest::RequestBuilder) -> Result<(), SendError> {
     }
 }
 
-/// Returns the deepest cause of an error. The other causes repeat the address, whose path may be a secret.
+/// Returns the deepest cause of an error. The other causes repeat the address, and the path of an address may be a
+/// secret.
 fn error_text(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("the receiver did not answer within {} seconds", REQUEST_TIMEOUT.as_secs());

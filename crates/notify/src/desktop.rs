@@ -1,9 +1,9 @@
 //! Notifications of the desktop, by D-Bus.
 //!
-//! Three calls of two interfaces need a small part of the protocol
-//! (<https://dbus.freedesktop.org/doc/dbus-specification.html>), which has been stable since 2006, so this module
-//! implements that part; the maintained library `zbus` adds half a megabyte to the program. The interface is that of
-//! the Desktop Notifications Specification 1.2. Each message uses a connection of its own.
+//! Three calls of two interfaces need only a small part of the protocol
+//! (<https://dbus.freedesktop.org/doc/dbus-specification.html>), and the protocol has been stable since 2006. So this
+//! module implements that part; the maintained library `zbus` adds half a megabyte to the program. The interface
+//! follows the Desktop Notifications Specification 1.2. Each message uses its own connection.
 
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
@@ -51,7 +51,7 @@ pub enum DesktopError {
     Timeout,
 }
 
-/// Returns the address of the session bus from the environment: that of the variable, or the socket in the runtime
+/// Returns the address of the session bus from the environment: the variable's address, or the socket in the runtime
 /// directory. A daemon that an agent started may lack the variable.
 ///
 /// # Errors
@@ -102,7 +102,7 @@ async fn show_at(address: &str, message: &Message) -> Result<Option<u32>, Deskto
     tokio::time::timeout(TIMEOUT, call).await.unwrap_or(Err(DesktopError::Timeout))
 }
 
-/// Escapes the markup that a body may contain.
+/// Escapes the characters of a body that would be markup.
 fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -267,7 +267,7 @@ impl Encoder {
     }
 }
 
-/// Returns the length of the message that begins with `start`. `None` if it is invalid or too long.
+/// Returns the length of the message that begins with `start`. `None` for an invalid or too long message.
 fn message_length(start: &[u8; 16]) -> Option<usize> {
     let number = |at: usize| Some(u32::from_le_bytes(start.get(at..at + 4)?.try_into().ok()?) as usize);
     let (body, fields) = (number(4)?, number(12)?);
@@ -313,7 +313,7 @@ impl BusMessage {
         Some(Self { kind: start[1], reply_serial, error_name, body })
     }
 
-    /// Returns the answer to a call, if the message is one.
+    /// Returns the answer to a call, if the message is such an answer.
     fn answer_to(self, serial: u32) -> Option<Result<Vec<u8>, DesktopError>> {
         match self.kind {
             2 if self.reply_serial == Some(serial) => Some(Ok(self.body)),

@@ -11,7 +11,7 @@ pub enum Kind {
     Gate,
     /// A program in a terminal reads a password, and no client is attached.
     Password,
-    /// A person holds a terminal, in which nothing else can type.
+    /// A person holds a terminal, so that nothing else can type there.
     Held,
     /// A remote host is not reachable.
     HostLost,
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Names of what an occasion is about.
+/// Names for the subject of an occasion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Subject {
@@ -97,9 +97,9 @@ pub struct Subject {
 pub struct Observation {
     /// Kind of the occasion.
     pub kind: Kind,
-    /// Identifies what the occasion is about, among those of its kind: the id of a gate, terminal or run.
+    /// Identity of the subject among occasions of the same kind: the id of a gate, terminal or run.
     pub key: String,
-    /// Its beginning; `None` if unknown, then it begins with the first observation.
+    /// Beginning of the occasion. `None` if unknown; the occasion then begins with the first observation.
     pub since: Option<Timestamp>,
     /// Names for the message.
     pub subject: Subject,
@@ -112,7 +112,7 @@ pub struct Occasion {
     pub kind: Kind,
     /// See [`Observation::key`].
     pub key: String,
-    /// Its beginning.
+    /// Beginning of the occasion.
     pub since: Timestamp,
     /// Names for the message.
     pub subject: Subject,

@@ -27,7 +27,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("terminal", "notifications of the terminals in which attach, ui and watch run"),
 ];
 
-/// Keys of the ways, of which a rule has one.
+/// Keys of the ways. A rule has one of these keys.
 const WAYS: [&str; 5] = ["webhook", "ntfy", "command", "desktop", "terminal"];
 
 /// A rule: the occasions, and the way to notify of them.
@@ -74,7 +74,7 @@ pub enum Way {
     Command(Vec<String>),
     /// The notifications of the desktop.
     Desktop,
-    /// The terminals in which front-ends of people run.
+    /// The terminals of people's front-ends.
     Terminal,
 }
 
@@ -91,7 +91,7 @@ impl Way {
         }
     }
 
-    /// Returns the destination for people. The path of an address is often a secret, so it is omitted.
+    /// Returns the destination for people. Omits the path of an address, because the path is often a secret.
     #[must_use]
     pub fn destination(&self) -> String {
         match self {

@@ -124,7 +124,7 @@ mod tests {
             ("2026-01-10T21:00:00Z", "2026-01-11T06:00:00Z"),
             ("2026-01-11T05:59:59Z", "2026-01-11T06:00:00Z"),
             ("2026-01-11T06:00:00Z", "2026-01-11T06:00:00Z"),
-            // The night on which summer time begins is an hour shorter.
+            // The first night of summer time is an hour shorter.
             ("2026-03-28T22:00:00Z", "2026-03-29T05:00:00Z"),
         ] {
             assert_eq!(night.end_after(timestamp(at), &berlin), timestamp(end), "{at}");

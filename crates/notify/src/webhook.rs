@@ -11,8 +11,8 @@ use ring::hmac;
 /// Prefix of a secret in base64.
 const ENCODED_PREFIX: &str = "whsec_";
 
-/// Returns the value of `webhook-signature` for a body. A secret `whsec_…` is the key in base64, any other one is the
-/// key itself.
+/// Returns the value of `webhook-signature` for a body. A secret `whsec_…` is the key in base64. Any other secret is
+/// the key itself.
 pub(crate) fn sign(secret: &str, id: &str, seconds: i64, body: &str) -> String {
     let decoded = secret.strip_prefix(ENCODED_PREFIX).and_then(|encoded| STANDARD.decode(encoded).ok());
     let key = hmac::Key::new(hmac::HMAC_SHA256, decoded.as_deref().unwrap_or(secret.as_bytes()));

@@ -1,7 +1,7 @@
 //! The interface of an interpreter.
 //!
-//! A program runs until it makes a call, until all of its tasks wait, or until its end. It is then a paused value that
-//! the execution resumes. The only implementation is in [`monty`].
+//! A program runs until it makes a call, until all of its tasks wait, or until its end. A stopped program is a paused
+//! value that the execution resumes. The only implementation is in [`monty`].
 
 pub(crate) mod monty;
 

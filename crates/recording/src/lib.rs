@@ -2,8 +2,8 @@
 //!
 //! A recording is an asciicast file at a path that its owner selects (`asciicast.rs`); the catalog is a directory of
 //! links to these files (`catalog.rs`). A replay draws a recording with the emulator of a live terminal (`player.rs`),
-//! from the beginning or from a keyframe. It reads the file step by step, so its memory does not grow with the file.
-//! `events.rs` reads all events at once, with the typed input, for an import.
+//! from the beginning or from a keyframe. The replay reads the file step by step, so its memory does not grow with the
+//! file. `events.rs` reads all events at once, with the typed input, for an import.
 //!
 //! This crate does not mask secrets: the daemon masks the screens that it sends, as for live terminals.
 

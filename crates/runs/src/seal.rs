@@ -7,8 +7,8 @@
 //! A mark is U+FDD0, the number of the secret, U+FDD1. Both are noncharacters for internal use by programs (Unicode 16,
 //! section 23.7). A noncharacter in foreign text becomes a mark without a number.
 //!
-//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress. It hides the
-//! secrets of the run, and every secret of the daemon that an entry contains, including secrets learned later.
+//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress. A live seal hides
+//! the secrets of the run, and every secret of the daemon that an entry contains, including secrets learned later.
 
 use std::collections::BTreeSet;
 

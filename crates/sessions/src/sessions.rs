@@ -180,8 +180,8 @@ impl Sessions {
         step.is_some_and(|step| self.hosts.is_repeated(step))
     }
 
-    /// Records the pending steps of the runs of the last daemon. They are in doubt if a terminal host has ended since.
-    /// `are_all` is true if there are no other pending steps.
+    /// Records the pending steps of the last daemon's runs. These steps are in doubt if a terminal host has ended
+    /// since. `are_all` is true if there are no other pending steps.
     pub fn mark_uncertain(&self, pending: BTreeSet<String>, are_all: bool) {
         self.hosts.mark_uncertain(pending, are_all);
     }

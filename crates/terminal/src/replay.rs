@@ -1,8 +1,8 @@
 //! A screen that draws recorded output again.
 //!
-//! A replay has the parsers and the emulator of a live terminal, so that it shows the same screens. It discards answers
-//! to queries in the output. A keyframe is text that restores the screen in another replay of the same size. It
-//! excludes the scrollback, the saved cursor and tab stops.
+//! A replay has the parsers and the emulator of a live terminal, so that it shows the same screens. Answers to queries
+//! in the output are discarded. A keyframe is text that restores the screen in another replay of the same size. A
+//! keyframe excludes the scrollback, the saved cursor and tab stops.
 
 use crate::history::History;
 use crate::intake::OutputPipeline;

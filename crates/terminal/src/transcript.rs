@@ -1,7 +1,7 @@
 //! Conversion of output bytes to text with offsets, and to marks.
 //!
-//! Owns a second, small parser next to the emulator. It fills the [`History`] and reports sequences that the emulator
-//! does not expose: the marks of the shell integration (OSC 133, the FinalTerm convention, documented at
+//! Owns a second, small parser next to the emulator. This parser fills the [`History`] and reports sequences that the
+//! emulator does not expose: the marks of the shell integration (OSC 133, the FinalTerm convention, documented at
 //! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>) and a soft
 //! reset (DECSTR).
 

@@ -1,9 +1,9 @@
 //! The exchanges of a run with its shell before the first state and after the last.
 //!
 //! Before the first state, the run exports its initial arguments, reads the other arguments, and exports defaults for
-//! unset arguments. It exports a secret only if its declaration requires that, but reads and checks every secret. A run
-//! that opens its own terminal opens it first: the initial arguments go into the environment of that terminal, and the
-//! other arguments are read once the terminal is open.
+//! unset arguments. The run exports a secret only if the secret's declaration requires that, but reads and checks every
+//! secret. A run that opens its own terminal opens it first: the initial arguments go into the environment of that
+//! terminal, and the other arguments are read once the terminal is open.
 
 use std::collections::BTreeMap;
 

@@ -109,7 +109,7 @@ pub(super) struct Running {
     kind: Kind,
     /// Command to enter if this change of directory succeeds, and the directory.
     next_command: Option<(String, String)>,
-    /// Number of prompts before the command. It has ended when the shell has shown more prompts.
+    /// Number of prompts before the command. The command has ended when the shell has shown more prompts.
     prompts: u64,
     /// Offset of the output at the entry of the line.
     entry_offset: u64,

@@ -54,7 +54,7 @@ impl DetachKey {
 struct Hint {
     /// Time of the line's removal.
     until: tokio::time::Instant,
-    /// Maximum number of further output bytes on an unchanged row.
+    /// Number of further output bytes that leave the row unchanged. Beyond it, the row counts as changed.
     unchanged_bytes: usize,
     is_shown: bool,
 }

@@ -34,7 +34,7 @@ const SUSPICION_TIME: Duration = Duration::from_secs(600);
 /// Maximum number of suspected files.
 const MAX_SUSPECTED_FILES: usize = 1000;
 
-/// Maximum number of worker crashes of one execution. Afterwards, the execution fails.
+/// Number of worker crashes that make their execution fail.
 const MAX_CRASHES: u32 = 2;
 
 /// All workers. Cheap to clone; they exit when the last clone is dropped.

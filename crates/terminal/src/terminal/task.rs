@@ -183,7 +183,7 @@ struct PendingWait {
     from: u64,
     /// Patterns of a wait on the screen, and the screen version searched last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
-    /// Number of prompts to ignore before the prompt that ends the wait.
+    /// The shell's count of prompts at the start of the wait. The next prompt ends the wait.
     prompt_after: Option<u64>,
     /// The number of the last line of its client. A wait for the prompt ends at the prompt after that line, even if
     /// other clients have typed lines ahead.

@@ -639,6 +639,17 @@ async fn short_pages_commands_work() {
     reader.replay(notes).await;
     let reader = Reader::of(include_str!("../../docs/settings.md"));
     reader.replay(vec![note("steplatch config check").shows("configuration: ok")]).await;
+    let reader = Reader::of(include_str!("../../docs/notifications.md"));
+    fs::create_dir_all(reader.home.path().join(".config/steplatch")).unwrap();
+    let rule = "[[notify]]\nwhen = ['gate']\ncommand = ['true']\n";
+    fs::write(reader.home.path().join(".config/steplatch/config.toml"), rule).unwrap();
+    let notes = vec![
+        note("steplatch notify test").shows("true"),
+        note("steplatch notify list").shows("gate"),
+        note("steplatch doctor").exits(1),
+        note("printf").before("WEBHOOK_ID=1 WEBHOOK_TIMESTAMP=2 BODY={} HOOK_SECRET=long"),
+    ];
+    reader.replay(notes).await;
     let mut reader = Reader::of(include_str!("../../docs/ui.md"));
     reader.replace("ui xf1r", "ui $RUN");
     symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/examples"), reader.directory.join("examples")).unwrap();

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::keyboard::{Keyboard, RawMode};
-use crate::outer_terminal::{Notifications, OutputBoundary};
+use crate::outer_terminal::{Notifications, OutputBoundary, WaitingNotifications};
 use crate::{daemon_client, print};
 
 /// The key that detaches from a terminal, as the byte that the key sends.
@@ -253,8 +253,11 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
     let mut hint = Hint::show(&mut out, &attachment.title, attachment.used_rows().await)?;
     let mut keys = Keyboard::open()?;
     let mut resized = signal(SignalKind::window_change())?;
-    let mut boundary = OutputBoundary::default();
+    let (mut boundary, mut waiting) = (OutputBoundary::default(), WaitingNotifications::default());
     let end = loop {
+        if boundary.is_reached() {
+            waiting.write(&mut out)?;
+        }
         tokio::select! {
             event = attachment.events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
                 Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
@@ -291,10 +294,7 @@ pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: b
                     break AttachEnd::Detached;
                 }
             }
-            notification = attachment.notifications.next_or_never(), if boundary.is_reached() => {
-                out.write_all(notification.as_bytes())?;
-                out.flush()?;
-            }
+            notification = attachment.notifications.next_or_never() => waiting.add(notification),
             _ = resized.recv() => attachment.fit_size().await?,
             () = tokio::time::sleep_until(hint.until), if hint.is_shown => hint.remove(&mut out)?,
         }

@@ -4,7 +4,8 @@
 //! tells about the terminal; one that knows none of them ignores OSC 9. `attach` writes them between the sequences of
 //! the program that it shows.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,6 +18,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum length of a text in a sequence, in characters.
 const MAX_CHARS: usize = 500;
+
+/// Maximum number of notifications that wait for the end of a string.
+const MAX_WAITING: usize = 10;
 
 /// The sequence that a terminal understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,29 +173,76 @@ async fn write_notifications(daemon: ReconnectingClient) {
     }
 }
 
+/// Notifications that wait for a place between the sequences of a program.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingNotifications(VecDeque<String>);
+
+impl WaitingNotifications {
+    /// Adds the bytes of a notification. If too many wait, the oldest one is dropped.
+    pub(crate) fn add(&mut self, bytes: String) {
+        if self.0.len() >= MAX_WAITING {
+            self.0.pop_front();
+        }
+        self.0.push_back(bytes);
+    }
+
+    /// Writes all of them.
+    pub(crate) fn write(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        self.0.drain(..).try_for_each(|bytes| out.write_all(bytes.as_bytes()))?;
+        out.flush()
+    }
+}
+
 /// Follows the output of a program, to find places between its sequences and characters.
 ///
 /// The daemon never cuts a sequence, except a long string such as a picture.
 #[derive(Debug, Default)]
 pub(crate) struct OutputBoundary {
-    is_in_string: bool,
+    place: Place,
     is_after_escape: bool,
     /// Number of bytes that complete the last character.
     missing_bytes: usize,
 }
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Text,
+    String,
+    /// A string that begins with this many bytes of [`TMUX_PREFIX`].
+    TmuxPrefix(usize),
+    /// A wrapped sequence for the terminal around tmux. Within it, each escape is doubled.
+    TmuxPassthrough,
+}
+
+/// Beginning of the strings that tmux passes on.
+const TMUX_PREFIX: &[u8] = b"tmux;";
 
 impl OutputBoundary {
     /// Records output.
     pub(crate) fn record(&mut self, bytes: &[u8]) {
         for byte in bytes {
             let is_after_escape = std::mem::take(&mut self.is_after_escape);
-            match byte {
-                0x1b => self.is_after_escape = true,
-                b'P' | b']' | b'_' | b'^' | b'X' if is_after_escape => self.is_in_string = true,
-                b'\\' if is_after_escape => self.is_in_string = false,
-                0x07 | 0x18 | 0x1a => self.is_in_string = false,
-                _ => {}
-            }
+            self.is_after_escape = *byte == 0x1b && !(is_after_escape && self.place == Place::TmuxPassthrough);
+            self.place = match (self.place, byte) {
+                (Place::TmuxPassthrough, b'\\') if is_after_escape => Place::Text,
+                (Place::TmuxPassthrough, _) => Place::TmuxPassthrough,
+                (place, 0x1b) => place,
+                (_, b'P') if is_after_escape => Place::TmuxPrefix(0),
+                (_, b']' | b'_' | b'^' | b'X') if is_after_escape => Place::String,
+                // Besides its terminator, any other sequence ends a string.
+                _ if is_after_escape => Place::Text,
+                (_, 0x07 | 0x18 | 0x1a) => Place::Text,
+                (Place::TmuxPrefix(count), byte) if TMUX_PREFIX[count] == *byte => match count + 1 {
+                    count if count == TMUX_PREFIX.len() => Place::TmuxPassthrough,
+                    count => Place::TmuxPrefix(count),
+                },
+                (Place::TmuxPrefix(_), _) => Place::String,
+                (place, _) => place,
+            };
             self.missing_bytes = match byte {
                 0xc2..=0xdf => 1,
                 0xe0..=0xef => 2,
@@ -204,7 +255,7 @@ impl OutputBoundary {
 
     /// Returns whether another sequence may be written now.
     pub(crate) fn is_reached(&self) -> bool {
-        !self.is_in_string && !self.is_after_escape && self.missing_bytes == 0
+        self.place == Place::Text && !self.is_after_escape && self.missing_bytes == 0
     }
 }
 
@@ -242,6 +293,16 @@ mod tests {
     }
 
     #[test]
+    fn newest_notifications_wait() {
+        let mut waiting = WaitingNotifications::default();
+        (0..12).for_each(|number| waiting.add(format!("{number} ")));
+        let mut out = Vec::new();
+        waiting.write(&mut out).unwrap();
+        waiting.write(&mut out).unwrap();
+        assert_eq!(out, b"2 3 4 5 6 7 8 9 10 11 ");
+    }
+
+    #[test]
     fn notification_waits_for_the_end_of_a_string_or_character() {
         let is_reached = |bytes: &[u8]| {
             let mut boundary = OutputBoundary::default();
@@ -253,6 +314,13 @@ mod tests {
         }
         for incomplete in ["\x1b", "\x1bPq#0", "\x1b]52;c;aaaa", "\x1b]0;t\x1b", "\x1bPtmux;\x1b\x1b[m"] {
             assert!(!is_reached(incomplete.as_bytes()), "{incomplete:?}");
+        }
+        // A killed program leaves a string open; the terminal leaves it at the next sequence.
+        for left in ["\x1bPq#0\x1b[m", "\x1b]0;t\x1b[2J", "\x1bPtmux;\x1b\x1b]9;t\x07\x1b\\", "\x1bPtm\x1b[m"] {
+            assert!(is_reached(left.as_bytes()), "{left:?}");
+        }
+        for inner in ["\x1bPtmux;\x1b\x1b]9;t\x07", "\x1bPtmux;\x1b\x1bPq\x1b\x1b\\", "\x1b]0;t\x1b]0;u"] {
+            assert!(!is_reached(inner.as_bytes()), "{inner:?}");
         }
         assert!(!is_reached(&"🦀".as_bytes()[..3]) && !is_reached(&"é".as_bytes()[..1]));
     }

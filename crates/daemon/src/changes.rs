@@ -46,6 +46,12 @@ struct PendingChanges {
     runs: BTreeSet<RunId>,
 }
 
+impl PendingChanges {
+    fn is_empty(&self) -> bool {
+        !self.tools && self.runs.is_empty()
+    }
+}
+
 impl ChangeHub {
     /// Records that the tools may have changed.
     pub(crate) fn report_tools(&self) {
@@ -106,7 +112,10 @@ impl Subscription {
     /// Waits for changes and returns the changes of a short interval. Cancel-safe.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
-            self.0.has_changes.notified().await;
+            // An earlier call may have been dropped after the notification.
+            if self.0.pending.lock().is_empty() {
+                self.0.has_changes.notified().await;
+            }
             tokio::time::sleep(GATHER_TIME).await;
             let pending = std::mem::take(&mut *self.0.pending.lock());
             let runs = pending.runs.into_iter().map(|run| Change::Run { run_id: run.to_string() });
@@ -143,5 +152,14 @@ mod tests {
         drop(watching);
         changes.report_tools();
         assert_eq!(changes.state.subscriber_count.load(Ordering::Acquire), 0, "a dropped subscription is removed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_call_leaves_its_changes_to_the_next_one() {
+        let changes = ChangeHub::default();
+        let watching = changes.watch();
+        changes.report_tools();
+        assert!(tokio::time::timeout(GATHER_TIME / 2, watching.next()).await.is_err());
+        assert_eq!(tokio::time::timeout(GATHER_TIME * 2, watching.next()).await.unwrap(), [Change::Tools]);
     }
 }

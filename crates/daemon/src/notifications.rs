@@ -210,7 +210,8 @@ impl NotificationTask {
     }
 
     /// Starts the sources that the rules need.
-    fn watch(&self) -> Observations {
+    fn watch(&mut self) -> Observations {
+        let ends_from = self.board.begin_list_of_ends(self.parts.clock.now());
         let has_rule_for =
             |kinds: fn(Kind) -> bool| self.board.rules().iter().any(|rule| rule.when.iter().any(|kind| kinds(*kind)));
         let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
@@ -219,13 +220,17 @@ impl NotificationTask {
             let changes = self.parts.changes.watch();
             let includes_prompt = self.board.rules().iter().any(|rule| rule.include_prompt);
             let runs = self.parts.runs.clone();
-            sources.spawn(sources::watch_runs(runs, changes, self.board.seen_until(), includes_prompt, sender.clone()));
+            sources.spawn(sources::watch_runs(runs, changes, ends_from, includes_prompt, sender.clone()));
         }
         if has_rule_for(Kind::is_about_terminal) {
             sources.spawn(sources::watch_terminals(self.parts.sessions.clone(), sender.clone()));
         }
         if has_rule_for(|kind| kind == Kind::HostLost) {
             sources.spawn(sources::watch_hosts(self.parts.sessions.clone(), sender));
+        }
+        if !has_rule_for(Kind::is_about_run) {
+            // No rule misses an end.
+            self.board.finish_list_of_ends();
         }
         Observations { receiver, _sources: sources }
     }
@@ -274,6 +279,7 @@ impl NotificationTask {
                 self.board.observe(|occasion| scope.contains(occasion), observations, now);
             }
             Observed::End(end) => self.board.record_end(end, now),
+            Observed::EndsListed => self.board.finish_list_of_ends(),
         }
     }
 

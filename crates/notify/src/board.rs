@@ -162,6 +162,8 @@ pub struct Board {
     state: BoardState,
     /// Deliveries that have begun, by rule.
     in_flight: BTreeMap<String, BTreeSet<(String, Phase)>>,
+    /// True while the end of a run is recorded soon after it happens, and all earlier ones have been recorded.
+    ends_are_current: bool,
     /// True if the state differs from the stored one.
     is_changed: bool,
 }
@@ -170,7 +172,8 @@ impl Board {
     /// Creates a board from a stored state, without rules.
     #[must_use]
     pub fn new(state: BoardState, zone: TimeZone) -> Self {
-        Self { rules: Vec::new(), zone, state, in_flight: BTreeMap::new(), is_changed: false }
+        let (rules, in_flight) = (Vec::new(), BTreeMap::new());
+        Self { rules, zone, state, in_flight, ends_are_current: false, is_changed: false }
     }
 
     /// Returns the rules.
@@ -192,7 +195,9 @@ impl Board {
         });
         self.is_changed |= !removed.is_empty();
         for rule in &rules {
-            self.state.rules.entry(rule.name.clone()).or_insert_with(|| {
+            let known = self.state.rules.entry(rule.name.clone());
+            // The clock may have been ahead.
+            known.and_modify(|state| state.since = state.since.min(now)).or_insert_with(|| {
                 self.is_changed = true;
                 let (announced, pending) = (BTreeMap::new(), Vec::new());
                 RuleState { since: now, announced, pending, last: None, failures: 0 }
@@ -202,10 +207,17 @@ impl Board {
         removed
     }
 
-    /// Returns the time from which on ends of runs may not have been seen.
-    #[must_use]
-    pub fn seen_until(&self) -> Timestamp {
+    /// Begins a list of the ends of runs. Returns the time from which on ends may not have been seen.
+    pub fn begin_list_of_ends(&mut self, now: Timestamp) -> Timestamp {
+        self.ends_are_current = false;
+        // The clock may have been ahead.
+        self.state.seen_until = self.state.seen_until.min(now);
         self.state.seen_until
+    }
+
+    /// Ends the list: from now on, each end is recorded when it happens.
+    pub fn finish_list_of_ends(&mut self) {
+        self.ends_are_current = true;
     }
 
     /// Sets the open occasions of a scope: those that `is_in_scope` accepts. Occasions that are no longer open are
@@ -267,7 +279,9 @@ impl Board {
         let id = occasion.id();
         for rule in self.rules.iter().filter(|rule| rule.concerns(&occasion)) {
             let Some(state) = self.state.rules.get_mut(&rule.name) else { continue };
-            if occasion.since < state.since.max(self.state.seen_until) || state.announced.contains_key(&id) {
+            // An end may be recorded long after it happened, if the computer slept: only listed ends may be known.
+            let is_known = !self.ends_are_current && occasion.since < self.state.seen_until;
+            if is_known || occasion.since < state.since || state.announced.contains_key(&id) {
                 continue;
             }
             self.is_changed = true;
@@ -311,8 +325,12 @@ impl Board {
     /// Returns the state to store before the next delivery begins.
     pub fn state_to_store(&mut self, now: Timestamp) -> &BoardState {
         self.is_changed = false;
-        let seen_until = Timestamp(now.0 - i64::try_from(OVERLAP.as_micros()).unwrap_or(0));
-        self.state.seen_until = self.state.seen_until.max(seen_until);
+        self.state.seen_until = self.state.seen_until.min(now);
+        if self.ends_are_current {
+            let overlap = i64::try_from(OVERLAP.as_micros()).unwrap_or(0);
+            self.state.seen_until = self.state.seen_until.max(Timestamp(now.0 - overlap));
+        }
+        let seen_until = self.state.seen_until;
         let open: BTreeSet<String> = self.state.open.iter().map(Occasion::id).collect();
         for state in self.state.rules.values_mut() {
             state.announced.retain(|id, announcement| open.contains(id) || announcement.at >= seen_until);

@@ -35,6 +35,8 @@ pub(super) enum Observed {
     Open { scope: Scope, observations: Vec<Observation> },
     /// The end of a run.
     End(Observation),
+    /// All earlier ends have been reported, and each later one is reported when it happens.
+    EndsListed,
 }
 
 /// Occasions that a source has looked at.
@@ -90,6 +92,9 @@ pub(super) async fn watch_runs(
         if sender.send(Observed::End(end)).await.is_err() {
             return;
         }
+    }
+    if sender.send(Observed::EndsListed).await.is_err() {
+        return;
     }
     loop {
         for change in changes.next().await {

@@ -28,6 +28,8 @@ const DESKTOP: &str = "[[notify]]\nwhen = ['gate', 'password', 'run_failed']\nde
 fn board(text: &str) -> Board {
     let mut board = Board::new(BoardState::new(at(0)), TimeZone::UTC);
     board.configure(rules(text), at(0));
+    board.begin_list_of_ends(at(0));
+    board.finish_list_of_ends();
     board
 }
 
@@ -74,6 +76,7 @@ impl Board {
         let text = serde_json::to_string(self.state_to_store(at(now))).unwrap();
         let mut next = Board::new(BoardState::read(&text).unwrap(), TimeZone::UTC);
         next.configure(self.rules, at(now));
+        next.begin_list_of_ends(at(now));
         next
     }
 }
@@ -209,6 +212,40 @@ fn new_rule_announces_open_gates_but_no_earlier_ends() {
 }
 
 #[test]
+fn end_before_a_long_pause_of_the_daemon_is_announced_once() {
+    // A run fails, and the daemon is killed before it stores that.
+    let mut board = board(WEBHOOK).restarted(0);
+    board.see(vec![gate("a", 1)], 600);
+    assert_eq!(board.send(600), ["first a"]);
+    // The state is stored before the ends have been listed.
+    let mut board = board.restarted(601);
+    assert!(board.begin_list_of_ends(at(601)) <= at(5));
+    board.record_end(failed("run", 5), at(601));
+    board.finish_list_of_ends();
+    assert_eq!(board.send(601), ["first run"]);
+    let mut board = board.restarted(602);
+    board.record_end(failed("run", 5), at(602));
+    board.finish_list_of_ends();
+    assert_eq!(board.send(602), [""; 0]);
+    // The computer sleeps between an end and its record, and another occasion is stored first.
+    board.state_to_store(at(9_000));
+    board.record_end(failed("later", 700), at(9_000));
+    assert_eq!(board.send(9_000), ["first later"]);
+}
+
+#[test]
+fn end_after_the_correction_of_a_wrong_clock_is_announced() {
+    let mut wrong = Board::new(BoardState::new(at(90_000)), TimeZone::UTC);
+    wrong.configure(rules(WEBHOOK), at(90_000));
+    let text = serde_json::to_string(wrong.state_to_store(at(90_000))).unwrap();
+    let mut board = Board::new(BoardState::read(&text).unwrap(), TimeZone::UTC);
+    board.configure(rules(WEBHOOK), at(10));
+    assert_eq!(board.begin_list_of_ends(at(10)), at(10));
+    board.record_end(failed("run", 11), at(12));
+    assert_eq!(board.send(12), ["first run"]);
+}
+
+#[test]
 fn oldest_delivery_is_dropped_if_too_many_wait() {
     let mut board = board(WEBHOOK);
     let count = i64::try_from(MAX_PENDING).unwrap() + 3;
@@ -336,12 +373,14 @@ proptest! {
                         board = Board::new(BoardState::read(&stored).unwrap(), TimeZone::UTC);
                         board.configure(rules(&text), at(now));
                         see(&mut board, &open, now);
+                        board.finish_list_of_ends();
                     }
                 }
                 Act::Wait(seconds) => now += i64::from(seconds),
                 Act::Restart => {
                     board = board.restarted(now);
                     see(&mut board, &open, now);
+                    board.finish_list_of_ends();
                 }
             }
         }

@@ -346,7 +346,8 @@ impl Board {
             let Some(state) = self.state.rules.get(&rule.name) else { continue };
             let begun = self.in_flight.entry(rule.name.clone()).or_default();
             for delivery in first_of_occasions(&state.pending) {
-                if begun.len() < MAX_IN_FLIGHT && delivery.due <= now && begun.insert(delivery.key()) {
+                let due_at = attempt_time(rule, delivery, now, &self.zone);
+                if begun.len() < MAX_IN_FLIGHT && due_at <= now && begun.insert(delivery.key()) {
                     due.push((rule.clone(), delivery.clone()));
                 }
             }
@@ -411,7 +412,7 @@ impl Board {
                 occasions.filter_map(|occasion| announcement_time(rule, state, occasion, now, &self.zone));
             let deliveries = first_of_occasions(&state.pending)
                 .filter(|delivery| !is_full && !has_begun(delivery))
-                .map(|delivery| delivery.due);
+                .map(|delivery| attempt_time(rule, delivery, now, &self.zone));
             announcements.chain(deliveries).min()
         });
         times.min()
@@ -440,6 +441,14 @@ fn announcement_time(
         (Some(_), _) => return None,
     };
     Some(rule.quiet.map_or(at, |quiet| quiet.end_after(at.max(now), zone)))
+}
+
+/// Returns the time of the next attempt of a delivery. Quiet hours delay all but withdrawals.
+fn attempt_time(rule: &Rule, delivery: &Delivery, now: Timestamp, zone: &TimeZone) -> Timestamp {
+    match (delivery.phase, rule.quiet) {
+        (Phase::First | Phase::Reminder | Phase::Test, Some(quiet)) => quiet.end_after(delivery.due.max(now), zone),
+        (Phase::Withdrawn, _) | (_, None) => delivery.due,
+    }
 }
 
 /// Returns the first delivery of each occasion. Later ones wait for its end.

@@ -246,6 +246,26 @@ fn end_after_the_correction_of_a_wrong_clock_is_announced() {
 }
 
 #[test]
+fn repetition_waits_for_the_end_of_quiet_hours_and_a_withdrawal_does_not() {
+    // The test begins at noon.
+    let mut board = board(&format!("{WEBHOOK}quiet = '12:01-13:00'"));
+    board.see(vec![gate("a", 0), gate("b", 0)], 0);
+    let fail_a = |delivery: &Delivery| match delivery.occasion.key.as_str() {
+        "a" => Err("down".to_owned()),
+        _ => Ok(None),
+    };
+    let mut now = 0;
+    while now < 60 {
+        board.attempt(now, fail_a);
+        now = board.next(now).unwrap();
+    }
+    assert_eq!(now, 3_600);
+    board.see(vec![gate("a", 0)], 100);
+    assert_eq!(board.send(100), ["withdrawn b"]);
+    assert_eq!((board.send(3_599), board.send(3_600)), (vec![], vec!["first a".to_owned()]));
+}
+
+#[test]
 fn oldest_delivery_is_dropped_if_too_many_wait() {
     let mut board = board(WEBHOOK);
     let count = i64::try_from(MAX_PENDING).unwrap() + 3;

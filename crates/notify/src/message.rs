@@ -155,7 +155,7 @@ fn title(phase: Phase, occasion: &Occasion) -> String {
     match (phase, occasion.kind) {
         (Phase::Test, _) => "Test of steplatch notifications".to_owned(),
         (Phase::Withdrawn, Kind::Gate) => format!("{workflow} does not wait any more"),
-        (Phase::Withdrawn, Kind::Password) => format!("{terminal} does not ask for a password any more"),
+        (Phase::Withdrawn, Kind::Password) => format!("{terminal} needs no answer any more"),
         (Phase::Withdrawn, Kind::Held) => format!("{terminal} is not held any more"),
         (Phase::Withdrawn, Kind::HostLost) => format!("Host {host} is not lost any more"),
         (_, Kind::Gate) => format!("{workflow} {still}waits for your answer"),
@@ -245,6 +245,8 @@ mod tests {
             let message = message(phase, Kind::Gate, subject.clone(), false);
             lines += &format!("{} | {}\n", message.title, message.body);
         }
+        // Somebody may have attached, while the program still asks.
+        lines += &message(Phase::Withdrawn, Kind::Password, subject, false).title;
         expect![[r#"
             release waits for your answer | Since 12:05. Answer with: steplatch gates answer run_1/ask/1 | http://localhost:7878/#/runs/run_1
             build asks for a password | Since 12:05. Attach with: steplatch terminal attach build | http://localhost:7878/#/terminals/term_1
@@ -256,7 +258,7 @@ mod tests {
             release still waits for your answer | Since 12:05. Answer with: steplatch gates answer run_1/ask/1
             release does not wait any more | It began at 12:05.
             Test of steplatch notifications | Sent at 12:05.
-        "#]]
+            build needs no answer any more"#]]
         .assert_eq(&lines);
     }
 

@@ -44,7 +44,10 @@ pub(super) enum Observed {
 pub(super) enum Scope {
     Gates,
     GatesOfRun(String),
-    Terminals,
+    /// All terminals except those of hosts that do not answer, whose state is not known.
+    Terminals {
+        unknown: Vec<String>,
+    },
     /// All hosts except those that are connecting, whose state is not known.
     Hosts {
         connecting: Vec<String>,
@@ -56,7 +59,7 @@ impl Scope {
         match self {
             Self::Gates => occasion.kind == Kind::Gate,
             Self::GatesOfRun(run) => occasion.kind == Kind::Gate && occasion.subject.run_id.as_ref() == Some(run),
-            Self::Terminals => occasion.kind.is_about_terminal(),
+            Self::Terminals { unknown } => occasion.kind.is_about_terminal() && !unknown.contains(&occasion.key),
             Self::Hosts { connecting } => occasion.kind == Kind::HostLost && !connecting.contains(&occasion.key),
         }
     }
@@ -155,7 +158,9 @@ pub(super) async fn watch_terminals(sessions: Sessions, sender: Sender<Observed>
     loop {
         let listed = sessions.list().await.sessions;
         let observations = listed.iter().filter_map(terminal_occasion).collect();
-        if sender.send(Observed::Open { scope: Scope::Terminals, observations }).await.is_err() {
+        let is_unknown = |terminal: &&SessionInfo| terminal.exit_code.is_none() && terminal.host_lost_since.is_some();
+        let unknown = listed.iter().filter(is_unknown).map(|terminal| terminal.session_id.clone()).collect();
+        if sender.send(Observed::Open { scope: Scope::Terminals { unknown }, observations }).await.is_err() {
             return;
         }
         let pause = LOOK_PAUSES_MS.get(looks).copied();
@@ -211,5 +216,20 @@ pub(super) async fn watch_hosts(sessions: Sessions, sender: Sender<Observed>) {
             return;
         }
         changed.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_of_a_lost_host_is_in_no_scope() {
+        let occasion = |key: &str| {
+            let (kind, key, since) = (Kind::Password, key.to_owned(), Timestamp(0));
+            Occasion { kind, key, since, subject: Subject::default() }
+        };
+        let scope = Scope::Terminals { unknown: vec!["lost".to_owned()] };
+        assert!(scope.contains(&occasion("here")) && !scope.contains(&occasion("lost")));
     }
 }

@@ -27,7 +27,7 @@ use steplatch_protocol::{
 };
 use steplatch_services::{RemoteIds, arguments, check};
 use steplatch_sessions::TerminalTools;
-use steplatch_store::{AppendError, Journal, OpenError};
+use steplatch_store::{AppendError, Journal, OpenError, StorageError};
 use steplatch_workflow::{Definition, GatelessNames, History, InvalidLimits, Limits, Start};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -595,9 +595,17 @@ impl Runs {
     }
 
     /// Returns the record of a run as in lists, without reading its history. `None` if there is no such run.
+    ///
+    /// # Errors
+    ///
+    /// If reading the journal fails.
     #[boxed]
-    pub async fn brief_record(&self, run_id: &str) -> Option<RunRecord> {
-        self.find_by_text(run_id).await.ok().map(|run| self.to_record(&run))
+    pub async fn brief_record(&self, run_id: &str) -> Result<Option<RunRecord>, StorageError> {
+        match self.find_by_text(run_id).await {
+            Ok(run) => Ok(Some(self.to_record(&run))),
+            Err(RunLookupError::NotFound { .. }) => Ok(None),
+            Err(RunLookupError::Unreadable(error)) => Err(error),
+        }
     }
 
     /// Draws a run's state machine as of its start.

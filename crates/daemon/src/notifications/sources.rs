@@ -3,6 +3,7 @@
 //! A source waits for changes. Only the beginning of a password prompt is reported by no system, so terminals are
 //! looked at again after their last activity, a few times at growing intervals.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,10 +100,24 @@ pub(super) async fn watch_runs(
     if sender.send(Observed::EndsListed).await.is_err() {
         return;
     }
+    let mut unread = BTreeSet::new();
     loop {
-        for change in changes.next().await {
-            let Change::Run { run_id } = change else { continue };
-            let record = runs.brief_record(&run_id).await;
+        let changed: Vec<String> = tokio::select! {
+            changes = changes.next() => changes.into_iter().filter_map(run_of).collect(),
+            () = sleep(RETRY_PAUSE), if !unread.is_empty() => unread.iter().cloned().collect(),
+        };
+        for run_id in changed {
+            let record = match runs.brief_record(&run_id).await {
+                Ok(record) => record,
+                // Without the record, its gates would seem closed.
+                Err(error) => {
+                    if unread.insert(run_id.clone()) {
+                        tracing::warn!(%error, run_id, "failed to read a run for notifications; retrying");
+                    }
+                    continue;
+                }
+            };
+            unread.remove(&run_id);
             let observations = record.iter().flat_map(|run| open_gates(run, includes_prompt)).collect();
             let scope = Scope::GatesOfRun(run_id);
             let end = record.as_ref().and_then(end_of).map(Observed::End);
@@ -112,6 +127,13 @@ pub(super) async fn watch_runs(
                 }
             }
         }
+    }
+}
+
+fn run_of(change: Change) -> Option<String> {
+    match change {
+        Change::Run { run_id } => Some(run_id),
+        Change::Tools => None,
     }
 }
 

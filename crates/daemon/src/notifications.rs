@@ -8,9 +8,11 @@
 
 mod sources;
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 use steplatch_access::{Redactor, write_private_text};
@@ -250,7 +252,7 @@ impl NotificationTask {
             for (rule, delivery) in self.board.begin_due(self.parts.clock.now()) {
                 let sender = self.sender.clone();
                 self.deliveries.spawn(async move {
-                    let result = sender.send(&rule, &delivery).await;
+                    let result = catch_panic(sender.send(&rule, &delivery)).await;
                     (rule, delivery, result)
                 });
             }
@@ -362,8 +364,28 @@ impl NotificationTask {
     }
 }
 
+/// Waits for a delivery. A panic is a failure, so that the delivery does not remain begun forever.
+async fn catch_panic(delivery: impl Future<Output = Result<Receipt, String>>) -> Result<Receipt, String> {
+    AssertUnwindSafe(delivery)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err("the delivery failed by an error of steplatch; see daemon.log".to_owned()))
+}
+
 /// The observations of the sources, which end when this is dropped.
 struct Observations {
     receiver: mpsc::Receiver<Observed>,
     _sources: JoinSet<()>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn panicked_delivery_has_failed() {
+        let failed = catch_panic(async { panic!("a fault") }).await;
+        assert_eq!(failed.unwrap_err(), "the delivery failed by an error of steplatch; see daemon.log");
+        assert_eq!(catch_panic(async { Ok(Some(1)) }).await, Ok(Some(1)));
+    }
 }

@@ -619,7 +619,16 @@ impl Dispatcher {
                 return (VerbReply::from_reply(WatchReply { success: true, error: None }), Some(watching));
             }
             Command::ListNotifications(_) => VerbReply::from_reply(Box::pin(self.notifications.list()).await),
-            Command::TestNotification(verb) => VerbReply::from_reply(Box::pin(self.notifications.test(verb)).await),
+            // A test runs the commands of the rules and disturbs people.
+            Command::TestNotification(verb) => match caller.person_refusal().await {
+                None | Some(PersonRefusal::Hidden) => {
+                    VerbReply::from_reply(Box::pin(self.notifications.test(verb)).await)
+                }
+                Some(_) => VerbReply::failure(
+                    "Notifications are tested by a person, with 'steplatch notify test', in a terminal of their own"
+                        .to_owned(),
+                ),
+            },
             Command::WatchNotifications(_) => {
                 let watching = ReplyStream::Notifications(self.notifications.watch());
                 return (VerbReply::from_reply(WatchNotificationsReply { success: true }), Some(watching));

@@ -26,7 +26,7 @@ use steplatch_protocol::{
 };
 use steplatch_runs::Runs;
 use steplatch_sessions::{Disconnected, EventSink, Sessions, ShutdownMode};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use self::sources::Observed;
@@ -93,6 +93,7 @@ impl Notifications {
             board,
             requests: receiver,
             deliveries: JoinSet::new(),
+            test: Arc::default(),
             has_logged_write_error: false,
         };
         tokio::spawn(task.run());
@@ -190,6 +191,8 @@ struct NotificationTask {
     board: Board,
     requests: mpsc::Receiver<Request>,
     deliveries: JoinSet<Delivered>,
+    /// Locked while a test runs.
+    test: Arc<Mutex<()>>,
     has_logged_write_error: bool,
 }
 
@@ -337,9 +340,15 @@ impl NotificationTask {
                         reply.send(TestNotificationReply { error: Some(error), ..TestNotificationReply::default() });
                     return;
                 }
+                let Ok(lock) = self.test.clone().try_lock_owned() else {
+                    let error = Some("Another test still runs; try again when it has ended".to_owned());
+                    let _ = reply.send(TestNotificationReply { error, ..TestNotificationReply::default() });
+                    return;
+                };
                 let sender = self.sender.clone();
                 tokio::spawn(async move {
                     let results = sender.test(rules).await;
+                    drop(lock);
                     let success = results.iter().all(|result| result.error.is_none());
                     let _ = reply.send(TestNotificationReply { success, results, error: None });
                 });

@@ -236,14 +236,18 @@ async fn held_terminal_and_lost_host_are_announced() {
 async fn terminals_of_people_and_tests_are_reached() {
     let receiver = WebhookReceiver::start();
     let daemon = TestDaemon::new().await;
-    let empty = daemon.call(TestNotification::default()).await;
+    let refused = daemon.call(TestNotification::default()).await;
+    assert!(refused.error.unwrap().starts_with("Notifications are tested by a person"));
+    let person = daemon.person_named("ana").await;
+    let empty = person.call(TestNotification::default()).await.unwrap();
     assert!(empty.error.unwrap().starts_with("There is no rule of notifications"));
     let text = format!(
         "[[notify]]\nwhen = ['gate']\nterminal = true\n{}",
         webhook_rule(&receiver, "when = ['gate']\nmin_wait = '1h'")
     );
     daemon.configure(configuration(&text));
-    let test = async |rule: Option<&str>| daemon.call(TestNotification { rule: rule.map(str::to_owned) }).await;
+    let test =
+        async |rule: Option<&str>| person.call(TestNotification { rule: rule.map(str::to_owned) }).await.unwrap();
     let unknown =
         eventually("the rules are known", async || test(Some("x")).await.error.filter(|error| error.contains("hook")))
             .await;

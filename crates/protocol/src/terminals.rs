@@ -811,10 +811,9 @@ fn default_secret_timeout() -> f64 {
     300.0
 }
 
-/// Ask a person to type the password or other hidden line that the program of a terminal reads. You do not learn it.
+/// Ask a person to type the password that the program of a terminal reads (`password: true`). You do not learn it.
 ///
-/// The terminal must have `password: true`. Waits for the person, then returns the outcome; read the terminal with
-/// await_output afterwards. Use it instead of asking the user for a password in the conversation.
+/// Returns once the person has decided; then read the terminal with await_output.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RequestSecret {
     /// Terminal whose program reads the line

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -796,7 +797,7 @@ impl Sessions {
                 password: described.password,
                 password_program: described.password_program,
                 secret_request: self.secret_requests.get(described.id.as_str()),
-                bell_count: described.bell_count,
+                bell_count: described.bell_count.map_or(0, NonZeroU64::get),
                 exit_code: described.exit_code,
                 cols: described.size.cols,
                 rows: described.size.rows,

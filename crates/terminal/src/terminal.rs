@@ -14,6 +14,7 @@ mod watchers;
 pub(crate) mod write_lock;
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -488,11 +489,11 @@ pub struct Description {
     pub password: bool,
     /// Name of the program that reads a line without echo, or of the relay behind which one asks for a password, with its
     /// user in parentheses if that is another one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_program: Option<String>,
-    /// Number of bells that programs have rung. An older host reports 0.
-    #[serde(default)]
-    pub bell_count: u64,
+    /// Number of bells that programs have rung. `None` before the first one, and from an older host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bell_count: Option<NonZeroU64>,
 }
 
 impl Description {
@@ -518,7 +519,7 @@ impl Description {
             awaiting_input: None,
             password: false,
             password_program: None,
-            bell_count: 0,
+            bell_count: None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod logging;
 mod running;
 mod states;
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -1412,7 +1413,7 @@ impl Task {
             viewers: self.viewers.receiver_count(),
             holder: self.write_lock.holder().cloned(),
             password_program: self.hidden_reader(states.password),
-            bell_count: self.intake.transcript.bell_count(),
+            bell_count: NonZeroU64::new(self.intake.transcript.bell_count()),
             ..self.description.clone()
         }
     }

@@ -144,10 +144,10 @@ mod tests {
     /// Maximum size of all tool definitions, in bytes. Raise it only with a reason.
     const MAX_LIST_BYTES: usize = 29_000;
 
-    /// Maximum size of the text that clients pass to a model, in bytes: names, descriptions and parameters. About 3.9k
+    /// Maximum size of the text that clients pass to a model, in bytes: names, descriptions and parameters. About 4.0k
     /// tokens, including 0.2k for capture, 0.3k for files, 0.1k for repairs, 0.1k for reruns, 0.1k for passwords,
     /// 60 for hosts and 30 for the engine of a run.
-    const MAX_MODEL_TEXT_BYTES: usize = 16_000;
+    const MAX_MODEL_TEXT_BYTES: usize = 16_300;
 
     #[test]
     fn list_of_tools_matches_the_committed_file() {

@@ -295,7 +295,6 @@ impl InputLog {
     /// Adds an entry and returns its number. Attached keystrokes are merged into one entry per line.
     pub(crate) fn add(&mut self, client: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
         if let Some(number) = self.continue_line(client, &moment.context, &action) {
-            self.drop_oldest();
             return number;
         }
         self.newest += 1;
@@ -335,8 +334,14 @@ impl InputLog {
         self.entries.back().is_some_and(|newest| matches!(newest.action, LoggedAction::Hidden { .. }))
     }
 
-    /// Appends attached bytes, or a hidden part of a line, to the newest entry if that entry begins the same line.
-    fn continue_line(&mut self, client: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
+    /// Appends attached bytes, or a hidden part of a line, to the newest entry if that entry begins the same line. Returns
+    /// the number of the entry.
+    pub(crate) fn continue_line(
+        &mut self,
+        client: Option<&str>,
+        context: &InputContext,
+        action: &LoggedAction,
+    ) -> Option<u64> {
         let is_same = |previous: &InputContext| std::mem::discriminant(previous) == std::mem::discriminant(context);
         // Resizes and waits are not input, because the line continues after them.
         let is_input = |entry: &&mut Box<LoggedInput>| {
@@ -358,7 +363,9 @@ impl InputLog {
             (LoggedAction::Hidden { entered: line }, LoggedAction::Hidden { entered }) if !*line => *line = *entered,
             _ => return None,
         }
-        Some(newest.number)
+        let number = newest.number;
+        self.drop_oldest();
+        Some(number)
     }
 
     /// Records the outcome of an entry's command, unless the entry was dropped.

@@ -44,6 +44,10 @@ impl Task {
         if self.inputs.is_off() {
             return 0;
         }
+        // The moment of a line is that of its first key. Reading it for the others would delay their echo.
+        if let Some(number) = self.inputs.continue_line(by, &context, &action) {
+            return number;
+        }
         let offset = self.intake.transcript.history().end();
         let is_typed = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Hidden { .. });
         let has_screen = match &context {

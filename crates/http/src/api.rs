@@ -52,7 +52,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 let peer = peer.map(|Extension(peer)| peer);
-                let daemon = app.projects.client(&app, caller, &headers).await?;
+                let daemon = if caller == Caller::Page { &app.page_daemon } else { &app.daemon };
+                let daemon = app.projects.client(daemon, caller, &headers).await?;
                 handler.execute(&daemon, RequestInput { path, query, headers, body, peer, caller }).await
             }
         };

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
 use crate::admission::Caller;
-use crate::app::App;
 use crate::refusal::Refusal;
 
 /// Header with the directory of the project, in base64 for URLs.
@@ -26,17 +25,17 @@ pub(crate) struct Projects {
 }
 
 impl Projects {
-    /// Returns the client for the caller and the project of a request.
+    /// Returns the client for the project of a request, which is `daemon` for a request without one. A caller of another
+    /// kind has another `daemon`.
     ///
     /// # Errors
     /// If the project is not a directory.
     pub(crate) async fn client(
         &self,
-        app: &App,
+        daemon: &ReconnectingClient,
         caller: Caller,
         headers: &HeaderMap,
     ) -> Result<ReconnectingClient, Refusal> {
-        let daemon = if caller == Caller::Page { &app.page_daemon } else { &app.daemon };
         let Some(encoded) = headers.get(PROJECT_HEADER) else { return Ok(daemon.clone()) };
         let decoded = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let path = decoded.filter(|path| path.starts_with('/') && !path.contains('\0'));

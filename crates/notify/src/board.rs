@@ -94,7 +94,7 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
-/// What a rule has announced.
+/// Announcements of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Announcement {
     at: Timestamp,

@@ -29,7 +29,7 @@ const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Pauses between looks at the terminals after their last activity.
 const LOOK_PAUSES_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
 
-/// What a source has seen.
+/// Observation of a source.
 #[derive(Debug)]
 pub(super) enum Observed {
     /// The open occasions of a scope.

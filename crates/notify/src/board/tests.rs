@@ -306,7 +306,7 @@ fn damaged_or_newer_state_is_not_read() {
     assert!(BoardState::read(r#"{"version": 1, "seen_until": 0}"#).is_some());
 }
 
-/// What may happen to a board.
+/// Event in the life of a board.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     /// The open gates, one bit each.

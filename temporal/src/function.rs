@@ -375,7 +375,13 @@ impl Child {
     async fn run(self, ctx: &Context, workflow: String, events: Vec<Event>, is_function: bool) -> FunctionInput {
         let Self { number, step, limit, token, paused } = self;
         let id = RunId::started_by(&step).to_string();
-        let input = ctx.state(|run| RunInput { workflow, events, function: is_function, parent: Some(step), ..run.input().clone() });
+        let input = ctx.state(|run| RunInput {
+            workflow,
+            events,
+            function: is_function,
+            parent: Some(step),
+            ..run.input().clone()
+        });
         let options = ChildWorkflowOptions::builder()
             .workflow_id(id.clone())
             .cancellation_token(WorkflowCancellationToken::new())

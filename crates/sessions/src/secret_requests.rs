@@ -219,7 +219,7 @@ impl Sessions {
         let input = Input {
             text: secret.0,
             keys: vec!["enter".to_owned()],
-            by: caller.label(),
+            by: Some(by.clone()),
             secret: true,
             for_program: verb.program.or(described.password_program),
             without_view: true,

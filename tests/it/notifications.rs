@@ -55,10 +55,12 @@ impl Drop for Program {
 
 /// A command of a person in a terminal, whose raw output is in a file.
 fn in_terminal(home: &Home, arguments: &str, output: &str) -> Program {
-    let mut command = home.inside(&find_program("script").unwrap());
+    let mut command = home.inside(&find_program("env").unwrap());
     command.env("TERM", "xterm-256color").env_remove("TMUX").env_remove("KITTY_WINDOW_ID");
     command.env_remove("TERM_PROGRAM").env_remove("VTE_VERSION");
-    Program::start(command.args(["-qfec", &format!("{STEPLATCH} {arguments}"), output]))
+    // The end of the terminal ends the program also where the tests ignore the signal, as below nohup.
+    let script = ["--default-signal=HUP", "script", "-qfec"];
+    Program::start(command.args(script).args([&format!("{STEPLATCH} {arguments}"), output]))
 }
 
 #[test]

@@ -104,7 +104,7 @@ async fn person_types_a_password_that_the_agent_never_learns() {
     type_at_desk(
         &home,
         "terminal secret vault",
-        "waits for it: to deploy\npassword:",
+        "waits for it: to deploy\n *password:",
         SECRET,
         "entered\n.*exit-code-0",
     )

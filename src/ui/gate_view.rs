@@ -112,7 +112,7 @@ impl GateView {
             AnswerStep::Closed => Some("the question is closed"),
             AnswerStep::Sent => Some("the answer is on its way"),
             _ if self.is_cramped => Some("this terminal is too small; make it larger"),
-            _ if self.gate().shortened => Some("the question is not here whole"),
+            _ if self.gate().shortened => Some("the question was shortened; answer it with: steplatch gates answer"),
             _ if !self.was_read => Some("scroll to its end first"),
             _ if now < self.answerable_from => Some("it has just appeared"),
             _ => None,

@@ -50,10 +50,10 @@ impl Form {
             }
         }
         if document.get("type").is_some_and(|kind| kind != "object") {
-            problems.push("'type' of 'form' is \"object\"".to_owned());
+            problems.push("'type' of 'form' must be \"object\"".to_owned());
         }
         if properties.is_empty() || properties.len() > MAX_FIELDS {
-            problems.push(format!("'form' has 1 to {MAX_FIELDS} fields, not {}", properties.len()));
+            problems.push(format!("'form' must have 1 to {MAX_FIELDS} fields, not {}", properties.len()));
         }
         let mut required = Vec::new();
         match document.get("required") {
@@ -72,8 +72,8 @@ impl Form {
         for (name, schema) in properties {
             if !is_name(name) {
                 problems.push(format!(
-                    "field '{name}' has no good name: it begins with a letter, and up to {MAX_NAME_CHARS} letters, digits, \
-                     '_' and '-' make it"
+                    "field '{name}' is not a valid name: a name begins with a letter and has at most {MAX_NAME_CHARS} \
+                     letters, digits, '_' and '-'"
                 ));
                 continue;
             }
@@ -85,7 +85,7 @@ impl Form {
         if problems.is_empty() { Ok(Self { fields }) } else { Err(problems) }
     }
 
-    /// Returns the form's schema in a normal form.
+    /// Returns the schema in canonical form.
     #[must_use]
     pub fn schema(&self) -> Value {
         let properties: Map<String, Value> =
@@ -223,7 +223,7 @@ mod tests {
         let error = |form: Value| Form::read(&form).unwrap_err().join("\n");
         assert!(error(json!("version")).starts_with("'form' must be an object such as {"));
         assert!(error(json!({"version": {"type": "string"}})).starts_with("'form' needs 'properties'"));
-        assert_eq!(error(json!({"properties": {}})), "'form' has 1 to 20 fields, not 0");
+        assert_eq!(error(json!({"properties": {}})), "'form' must have 1 to 20 fields, not 0");
         let form = json!({
             "type": "array", "surprise": 1, "required": ["nobody"],
             "properties": {
@@ -244,9 +244,9 @@ mod tests {
             error(form).lines().collect::<Vec<_>>(),
             [
                 "'form' has an unknown key 'surprise', known are type, title, description, properties, required, $schema",
-                "'type' of 'form' is \"object\"",
+                "'type' of 'form' must be \"object\"",
                 "'required' names \"nobody\", which is not a field of the form",
-                "field '1st' has no good name: it begins with a letter, and up to 64 letters, digits, '_' and '-' make it",
+                "field '1st' is not a valid name: a name begins with a letter and has at most 64 letters, digits, '_' and '-'",
                 "field 'list' has type \"array\"; a field is a string, number, integer or boolean",
                 "field 'nested' has type \"object\"; a field is a string, number, integer or boolean",
                 "field 'text' has an unknown key 'minimum'; a string has type, title, description, default, minLength, \

@@ -647,7 +647,6 @@ async fn short_pages_commands_work() {
         note("steplatch notify test").shows("true"),
         note("steplatch notify list").shows("gate"),
         note("steplatch doctor").shows("command true of: gate"),
-        note("printf").before("WEBHOOK_ID=1 WEBHOOK_TIMESTAMP=2 BODY={} HOOK_SECRET=long"),
     ];
     reader.replay(notes).await;
     let mut reader = Reader::of(include_str!("../../docs/ui.md"));

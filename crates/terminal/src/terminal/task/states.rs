@@ -71,8 +71,19 @@ impl Task {
         self.program_state()
     }
 
-    /// Returns the state of the processes in the foreground, derived from their system calls.
+    /// Returns the state of the foreground program, derived from its system calls and, for a relay, from the row of the
+    /// cursor.
     pub(super) fn program_state(&self) -> InputState {
+        match self.foreground_state() {
+            InputState::Relays if self.has_output_since_input() && looks_like_question(&self.row_before_cursor()) => {
+                InputState::Awaits
+            }
+            state => state,
+        }
+    }
+
+    /// Returns the state of the processes in the foreground, derived from their system calls.
+    fn foreground_state(&self) -> InputState {
         let (Some(group), Some(device), Some(discipline)) =
             (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
         else {
@@ -80,16 +91,12 @@ impl Task {
         };
         let session = self.child.pid().as_raw_nonzero().get();
         let group = group.as_raw_nonzero().get();
-        match input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input()) {
-            // Ignore a question from before the last input, because it is answered.
-            InputState::Relays
-                if self.intake.transcript.history().end() > self.input_offset
-                    && looks_like_question(&self.row_before_cursor()) =>
-            {
-                InputState::Awaits
-            }
-            state => state,
-        }
+        input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input())
+    }
+
+    /// Returns whether the row of the cursor can be a question: one from before the last input is answered.
+    fn has_output_since_input(&self) -> bool {
+        self.intake.transcript.history().end() > self.input_offset
     }
 
     /// Returns whether the last input may not have reached the program: it may be in transit, or the line editor of the
@@ -190,8 +197,10 @@ impl Task {
     }
 
     /// Returns the name of the program that reads a line without echo, or of the relay behind which one asks for a
-    /// password. The user follows in parentheses if that is another one for all programs of the foreground: a name alone
-    /// could be that of any program, and a program of another user could be in front of the one that reads.
+    /// password.
+    ///
+    /// The user follows in parentheses if all programs of the foreground run as one other user. Any program can take the
+    /// name of another, and a reader can share its group with a program of another user.
     pub(super) fn hidden_reader(&self, password: bool) -> Option<String> {
         if !password && !self.asks_remote_password() {
             return None;
@@ -209,18 +218,10 @@ impl Task {
 
     /// Returns whether a program on another computer asks for a password, as far as the row of the cursor tells.
     fn asks_remote_password(&self) -> bool {
-        let (Some(group), Some(device), Some(discipline)) =
-            (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
-        else {
-            return false;
-        };
-        let session = self.child.pid().as_raw_nonzero().get();
-        let group = group.as_raw_nonzero().get();
-        let state = || input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input());
         !self.shell.is_idle()
-            && self.intake.transcript.history().end() > self.input_offset
+            && self.has_output_since_input()
             && requests_password(&self.row_before_cursor())
-            && matches!(state(), InputState::Relays)
+            && matches!(self.foreground_state(), InputState::Relays)
     }
 
     /// Returns the process group and the name of the foreground program, if it waits for input.

@@ -21,8 +21,8 @@ use steplatch_notify::{
     Board, BoardState, Courier, Delivery, Kind, Message, Occasion, Phase, Receipt, Rule, Subject, Way,
 };
 use steplatch_protocol::{
-    DaemonPaths, ListNotificationsReply, NotificationResult, NotificationRule, PageServerRecord, TerminalNotification,
-    TestNotification, TestNotificationReply,
+    DaemonPaths, ListNotificationsReply, NotificationResult, NotificationRule, PageServerRecord, TOKEN_VARIABLES,
+    TerminalNotification, TestNotification, TestNotificationReply,
 };
 use steplatch_runs::Runs;
 use steplatch_sessions::{Disconnected, EventSink, Sessions, ShutdownMode};
@@ -67,7 +67,7 @@ impl Notifications {
         let (requests, receiver) = mpsc::channel(1);
         let terminals = broadcast::Sender::new(CHANNEL_CAPACITY);
         let sender = Sender {
-            courier: Courier::default(),
+            courier: Courier::without_variables(&TOKEN_VARIABLES),
             terminals: terminals.clone(),
             runtime: parts.paths.runtime().to_owned(),
             secrets: parts.secrets.clone(),
@@ -295,7 +295,7 @@ impl NotificationTask {
         let (rule, occasion) = (&rule.name, delivery.occasion.id());
         match error {
             None => tracing::debug!(rule, occasion, "a notification was delivered"),
-            // Nobody needs to have a terminal open.
+            // Without a front-end in a terminal, this way reaches no person, which is no fault.
             Some(error) if is_given_up && !is_for_terminal => {
                 tracing::warn!(rule, occasion, error, "a notification was not delivered");
             }

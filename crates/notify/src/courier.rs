@@ -40,9 +40,6 @@ const MAX_ERROR_BYTES: u64 = 2_000;
 /// Prefix of the variables of a command.
 const VARIABLE_PREFIX: &str = "STEPLATCH_NOTIFY_";
 
-/// Variables of the daemon that a command does not receive.
-const TOKEN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
-
 /// Identifier of a delivered notification, for its withdrawal.
 pub type Receipt = Option<u32>;
 
@@ -86,9 +83,17 @@ pub struct Courier {
     /// HTTP clients for other computers and for this computer, built on first use.
     clients: Arc<[OnceCell<Client>; 2]>,
     programs: Programs,
+    /// Variables of the daemon that a command does not receive.
+    private_variables: &'static [&'static str],
 }
 
 impl Courier {
+    /// Creates a courier whose commands do not receive some variables of this process.
+    #[must_use]
+    pub fn without_variables(private_variables: &'static [&'static str]) -> Self {
+        Self { private_variables, ..Self::default() }
+    }
+
     /// Makes one attempt. `decided` is the time of the event, and `now` is the time of the attempt. [`Way::Terminal`]
     /// needs no attempt: the daemon passes the message to its clients.
     ///
@@ -163,7 +168,7 @@ impl Courier {
     /// counts as a person.
     async fn run(&self, arguments: &[String], message: &Message) -> Result<(), SendError> {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
-            .filter(|(name, _)| !TOKEN_VARIABLES.iter().any(|token| name == token))
+            .filter(|(name, _)| !self.private_variables.iter().any(|private| name == private))
             .filter(|(name, _)| !name.to_string_lossy().starts_with(VARIABLE_PREFIX))
             .collect();
         let occasion = if message.phase == Phase::Test { "test" } else { message.occasion.kind.name() };

@@ -33,8 +33,8 @@ pub struct Hello {
     pub surface: Option<String>,
 }
 
-/// Environment variables with access tokens of this program, which its terminals do not inherit.
-const TOKEN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
+/// Environment variables with access tokens of this program, which its terminals and commands do not inherit.
+pub const TOKEN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
 
 impl Hello {
     /// Returns the hello of the program `client`, with the working directory and environment of this process.

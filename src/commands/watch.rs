@@ -152,9 +152,7 @@ impl Targets {
         }
         let sessions = daemon.call(ListTerminalSessions {}).await?.sessions;
         for target in arguments {
-            let is_target =
-                |session: &SessionInfo| session.session_id == *target || session.name.as_ref() == Some(target);
-            if sessions.iter().any(is_target) {
+            if sessions.iter().any(|session| session.is_named(target)) {
                 targets.terminals.push(target.clone());
             } else {
                 let to_failure =

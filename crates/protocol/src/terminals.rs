@@ -781,6 +781,14 @@ pub struct SessionInfo {
     pub host_lost_since: Option<String>,
 }
 
+impl SessionInfo {
+    /// Returns whether `name` is the id or the name of the terminal.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        self.session_id == name || self.name.as_deref() == Some(name)
+    }
+}
+
 /// The open terminals, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTerminalSessionsReply {
@@ -837,9 +845,9 @@ pub enum SecretOutcome {
     Typed,
     /// A person refuses
     Refused,
-    /// Nobody has answered in time
+    /// No person has answered in time
     Timeout,
-    /// The program no longer reads a hidden line, and nobody has typed one
+    /// The program no longer reads a hidden line, and none was typed
     Gone,
 }
 

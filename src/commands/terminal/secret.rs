@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_protocol::{DaemonPaths, EnterSecret, ListTerminalSessions, SessionInfo};
+use steplatch_protocol::{DaemonPaths, EnterSecret, ListTerminalSessions};
 
 use crate::failure::{FAILED, Failure};
 use crate::passphrase::Source;
@@ -57,8 +57,7 @@ impl Secret {
     /// Shows a person which program reads the password and who asked for it. Returns the program.
     async fn show_request(&self, paths: &DaemonPaths) -> Result<String, Failure> {
         let listed = daemon_client::ask(paths, ListTerminalSessions {}).await?.sessions;
-        let is_named = |info: &SessionInfo| info.session_id == self.id || info.name.as_ref() == Some(&self.id);
-        let info = listed.into_iter().find(is_named).ok_or_else(|| {
+        let info = listed.into_iter().find(|info| info.is_named(&self.id)).ok_or_else(|| {
             Failure::work(format!("there is no terminal '{}'; 'steplatch terminal list' has them", self.id))
         })?;
         let Some(program) = info.password_program else {

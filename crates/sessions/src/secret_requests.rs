@@ -45,16 +45,23 @@ struct OpenRequests {
 struct OpenRequest {
     number: u64,
     info: SecretRequestInfo,
-    /// Receives the decision of a person.
-    decision: oneshot::Sender<Decision>,
+    /// Receives the decision of a person. `None` while a person answers.
+    decision: Option<oneshot::Sender<Decision>>,
 }
 
-/// Decision of a person.
+/// End of a request.
 #[derive(Debug)]
 struct Decision {
     outcome: SecretOutcome,
-    by: String,
+    by: Option<String>,
     reason: Option<String>,
+}
+
+impl Decision {
+    /// Returns an end without a person and a reason.
+    fn unreasoned(outcome: SecretOutcome) -> Self {
+        Self { outcome, by: None, reason: None }
+    }
 }
 
 /// Closes a request when its caller no longer waits.
@@ -65,11 +72,42 @@ struct RequestGuard {
     number: u64,
 }
 
+impl RequestGuard {
+    /// Closes the request, unless a person answers it at this moment: only one of both decides.
+    fn close(&self) -> bool {
+        self.requests.remove_if(&self.terminal, |request| request.number == self.number && request.decision.is_some())
+    }
+}
+
 impl Drop for RequestGuard {
     fn drop(&mut self) {
+        self.requests.remove_if(&self.terminal, |request| request.number == self.number);
+    }
+}
+
+/// Answer of a person to an open request. Dropped without a decision, it leaves the request open.
+#[derive(Debug)]
+struct Answer {
+    requests: SecretRequests,
+    terminal: String,
+    number: u64,
+    decision: Option<oneshot::Sender<Decision>>,
+}
+
+impl Answer {
+    fn decide(mut self, decision: Decision) {
+        if let Some(sender) = self.decision.take() {
+            // Ignore the error: the caller of the request has just given up.
+            let _ = sender.send(decision);
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
         let requests = &mut self.requests.0.lock().by_terminal;
-        if requests.get(&self.terminal).is_some_and(|request| request.number == self.number) {
-            requests.remove(&self.terminal);
+        if let Some(request) = requests.get_mut(&self.terminal).filter(|request| request.number == self.number) {
+            request.decision = self.decision.take();
         }
     }
 }
@@ -81,26 +119,36 @@ impl SecretRequests {
     }
 
     /// Opens a request. `None` if the terminal has one already.
-    fn open(
-        &self,
-        terminal: &HostedTerminal,
-        info: SecretRequestInfo,
-    ) -> Option<(RequestGuard, oneshot::Receiver<Decision>)> {
+    fn open(&self, terminal: &str, info: SecretRequestInfo) -> Option<(RequestGuard, oneshot::Receiver<Decision>)> {
         let mut requests = self.0.lock();
-        let id = terminal.id().to_string();
-        if requests.by_terminal.contains_key(&id) {
+        if requests.by_terminal.contains_key(terminal) {
             return None;
         }
         let (decision, receiver) = oneshot::channel();
         let number = requests.next_number;
         requests.next_number += 1;
-        requests.by_terminal.insert(id.clone(), OpenRequest { number, info, decision });
-        Some((RequestGuard { requests: self.clone(), terminal: id, number }, receiver))
+        requests.by_terminal.insert(terminal.to_owned(), OpenRequest { number, info, decision: Some(decision) });
+        Some((RequestGuard { requests: self.clone(), terminal: terminal.to_owned(), number }, receiver))
     }
 
-    /// Removes the request of a terminal. The caller continues to wait for it.
-    fn take(&self, terminal: &str) -> Option<oneshot::Sender<Decision>> {
-        self.0.lock().by_terminal.remove(terminal).map(|request| request.decision)
+    /// Begins the answer of a person to the request of a terminal. `None` if the terminal has no request.
+    ///
+    /// # Errors
+    /// If another person answers it at this moment.
+    fn begin_answer(&self, terminal: &str) -> Result<Option<Answer>, SessionError> {
+        let mut requests = self.0.lock();
+        let Some(request) = requests.by_terminal.get_mut(terminal) else { return Ok(None) };
+        let decision = request.decision.take();
+        if decision.is_none() {
+            return Err("another person answers this request at the moment".to_owned().into());
+        }
+        let (requests, terminal) = (self.clone(), terminal.to_owned());
+        Ok(Some(Answer { requests, terminal, number: request.number, decision }))
+    }
+
+    fn remove_if(&self, terminal: &str, is_removed: impl Fn(&OpenRequest) -> bool) -> bool {
+        let requests = &mut self.0.lock().by_terminal;
+        requests.get(terminal).is_some_and(is_removed) && requests.remove(terminal).is_some()
     }
 }
 
@@ -132,34 +180,40 @@ impl Sessions {
             requested_by: caller.label(),
             since: system_iso8601(SystemTime::now()),
         };
-        let Some((_guard, decision)) = self.secret_requests.open(&terminal, info) else {
+        let Some((guard, mut decision)) = self.secret_requests.open(terminal.id().as_str(), info) else {
             return Err("a person was already asked for the hidden line of this terminal; wait for that answer"
                 .to_owned()
                 .into());
         };
         let deadline = Instant::now() + Duration::from_secs_f64(verb.timeout.clamp(0.0, 3600.0));
-        let reply = RequestSecretReply { session_id: terminal.id().to_string(), ..RequestSecretReply::default() };
-        let outcome = async {
-            tokio::select! {
-                biased;
-                Ok(decision) = decision => Ok(decision),
-                ended = self.await_end_of_prompt(&terminal, last_input) => ended,
+        let own_end = timeout_at(deadline, self.await_end_of_prompt(&terminal, last_input));
+        let decision = tokio::select! {
+            biased;
+            Ok(decision) = &mut decision => decision,
+            ended = own_end => {
+                let ended = ended.unwrap_or_else(|_| Ok(Decision::unreasoned(SecretOutcome::Timeout)))?;
+                loop {
+                    if guard.close() {
+                        break ended;
+                    }
+                    // A person has begun an answer, which may still fail.
+                    if let Ok(Ok(decision)) = timeout(CHECK_INTERVAL, &mut decision).await {
+                        break decision;
+                    }
+                }
             }
-        };
-        let decision = match timeout_at(deadline, outcome).await {
-            Ok(decision) => decision?,
-            Err(_) => Decision { outcome: SecretOutcome::Timeout, by: String::new(), reason: None },
         };
         Ok(RequestSecretReply {
             success: matches!(decision.outcome, SecretOutcome::Entered | SecretOutcome::Typed),
+            session_id: terminal.id().to_string(),
             outcome: Some(decision.outcome),
-            by: Some(decision.by).filter(|by| !by.is_empty()),
+            by: decision.by,
             reason: decision.reason.map(|reason| secrets.masked(reason)),
-            ..reply
+            error: None,
         })
     }
 
-    /// Waits until the program no longer reads a hidden line, and returns who has typed it.
+    /// Waits until a line was typed or the program no longer reads one.
     async fn await_end_of_prompt(&self, terminal: &HostedTerminal, last_input: u64) -> Result<Decision, SessionError> {
         let mut seen = SeenActivity::default();
         loop {
@@ -170,11 +224,10 @@ impl Sessions {
             let inputs = terminal.inputs(last_input + 1).await?;
             let entered = |input: &LoggedInput| matches!(input.action, LoggedAction::Hidden { entered: true });
             if let Some(input) = inputs.into_iter().find(entered) {
-                let by = input.client.unwrap_or_default();
-                return Ok(Decision { outcome: SecretOutcome::Typed, by, reason: None });
+                return Ok(Decision { outcome: SecretOutcome::Typed, by: input.client, reason: None });
             }
             if is_over {
-                return Ok(Decision { outcome: SecretOutcome::Gone, by: String::new(), reason: None });
+                return Ok(Decision::unreasoned(SecretOutcome::Gone));
             }
             sleep(CHECK_INTERVAL).await;
         }
@@ -197,17 +250,15 @@ impl Sessions {
     /// Returns a warning about a line that is hidden incompletely.
     async fn try_enter_secret(&self, caller: &Caller, verb: EnterSecret) -> Result<Option<String>, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
-        let id = terminal.id().to_string();
-        let by = caller.display_name().await;
+        let by = Some(caller.display_name().await);
+        let answer = self.secret_requests.begin_answer(terminal.id().as_str())?;
         let Some(secret) = verb.secret else {
-            let Some(decision) = self.secret_requests.take(&id) else {
-                return Err("there is no request to refuse: nobody waits for a hidden line of this terminal"
+            let Some(answer) = answer else {
+                return Err("there is no request to refuse: no agent waits for a hidden line of this terminal"
                     .to_owned()
                     .into());
             };
-            let refused = Decision { outcome: SecretOutcome::Refused, by, reason: shortened(verb.reason) };
-            // Ignore the error: the caller of the request has just given up.
-            let _ = decision.send(refused);
+            answer.decide(Decision { outcome: SecretOutcome::Refused, by, reason: shortened(verb.reason) });
             return Ok(None);
         };
         if secret.0.is_empty() || secret.0.chars().any(char::is_control) {
@@ -219,7 +270,7 @@ impl Sessions {
         let input = Input {
             text: secret.0,
             keys: vec!["enter".to_owned()],
-            by: Some(by.clone()),
+            by: by.clone(),
             secret: true,
             for_program: verb.program.or(described.password_program),
             without_view: true,
@@ -227,9 +278,8 @@ impl Sessions {
         };
         let warning = secret_warning(&input.text);
         terminal.send(input).await?;
-        if let Some(decision) = self.secret_requests.take(&id) {
-            // Ignore the error: the caller of the request has just given up, or has seen the end of the prompt.
-            let _ = decision.send(Decision { outcome: SecretOutcome::Entered, by, reason: None });
+        if let Some(answer) = answer {
+            answer.decide(Decision { outcome: SecretOutcome::Entered, by, reason: None });
         }
         Ok(warning)
     }
@@ -248,4 +298,38 @@ fn check_hidden_prompt(described: &Description) -> Result<(), SessionError> {
 fn shortened(reason: Option<String>) -> Option<String> {
     let reason = reason?.trim().chars().take(MAX_REASON_CHARS).collect::<String>();
     Some(reason).filter(|reason| !reason.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(requests: &SecretRequests) -> (RequestGuard, oneshot::Receiver<Decision>) {
+        requests.open("vault", SecretRequestInfo::default()).unwrap()
+    }
+
+    #[test]
+    fn begun_answer_decides_and_a_failed_one_leaves_the_request_open() {
+        let requests = SecretRequests::default();
+        let (guard, mut decision) = open(&requests);
+        let answer = requests.begin_answer("vault").unwrap().unwrap();
+        assert!(!guard.close(), "the answer is the end");
+        assert!(requests.begin_answer("vault").is_err(), "only one person answers");
+        drop(answer);
+        let answer = requests.begin_answer("vault").unwrap().unwrap();
+        answer.decide(Decision::unreasoned(SecretOutcome::Entered));
+        assert_eq!(decision.try_recv().unwrap().outcome, SecretOutcome::Entered);
+        assert!(!guard.close());
+    }
+
+    #[test]
+    fn request_is_closed_by_its_own_guard_only() {
+        let requests = SecretRequests::default();
+        let (first, _decision) = open(&requests);
+        assert!(requests.open("vault", SecretRequestInfo::default()).is_none());
+        assert!(first.close());
+        let (_second, _decision) = open(&requests);
+        drop(first);
+        assert!(requests.get("vault").is_some());
+    }
 }

@@ -43,7 +43,7 @@ struct Note {
     outside: Option<&'static str>,
 }
 
-fn note(command: &'static str) -> Note {
+fn annotate(command: &'static str) -> Note {
     Note { command, ..Note::default() }
 }
 
@@ -82,7 +82,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(page: &str) -> Self {
+    fn with_page(page: &str) -> Self {
         let mut home = Home::new(STEPLATCH);
         let (bin, directory) = (home.path().join("bin"), home.path().join("shop"));
         fs::create_dir(&bin).unwrap();
@@ -221,23 +221,23 @@ fn free_port() -> String {
 
 #[tokio::test]
 async fn how_to_keep_a_dev_server_running() {
-    let mut reader = Reader::of(include_str!("../../docs/how-to/dev-server.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/how-to/dev-server.md"));
     let port = free_port();
     reader.replace("8123", &port);
     reader.replace("8124", &free_port());
     let notes = vec![
-        note("steplatch terminal wait server -p 'Serving HTTP'").shows("match"),
-        note("curl").shows("Directory listing"),
-        note("steplatch terminal wait server -p '\" (404")
+        annotate("steplatch terminal wait server -p 'Serving HTTP'").shows("match"),
+        annotate("curl").shows("Directory listing"),
+        annotate("steplatch terminal wait server -p '\" (404")
             .before(format!("curl -so /dev/null localhost:{port}/missing"))
             .shows("match  \" 404"),
-        note("steplatch terminal screen server --tail 20").shows("GET /missing"),
-        note("steplatch terminal attach server").keys("GET /missing", "\x1c"),
-        note("steplatch terminal send server -k ctrl-c").shows("Keyboard interrupt"),
-        note("steplatch terminal list").shows("exited 0"),
-        note("steplatch terminal close server").before("steplatch terminal wait server -p never; test $? = 1"),
-        note("steplatch terminal wait dev -p").shows("match"),
-        note("steplatch terminal send dev -k ctrl-c").shows("prompt"),
+        annotate("steplatch terminal screen server --tail 20").shows("GET /missing"),
+        annotate("steplatch terminal attach server").keys("GET /missing", "\x1c"),
+        annotate("steplatch terminal send server -k ctrl-c").shows("Keyboard interrupt"),
+        annotate("steplatch terminal list").shows("exited 0"),
+        annotate("steplatch terminal close server").before("steplatch terminal wait server -p never; test $? = 1"),
+        annotate("steplatch terminal wait dev -p").shows("match"),
+        annotate("steplatch terminal send dev -k ctrl-c").shows("prompt"),
     ];
     reader.replay(notes).await;
 }
@@ -247,25 +247,25 @@ async fn how_to_use_a_debugger() {
     if find_program("gdb").is_none() {
         return skip_test("the page uses gdb");
     }
-    let reader = Reader::of(include_str!("../../docs/how-to/debugger.md"));
+    let reader = Reader::with_page(include_str!("../../docs/how-to/debugger.md"));
     let sum = "int total(int n) { return n == 0 ? 0 : n + total(n - 1); }\nint main(void) { return total(3); }\n";
     reader.has_file("sum.c", sum);
     let notes = vec![
-        note("steplatch terminal wait debug --until input").shows("input"),
-        note("steplatch terminal run debug 'p [int").shows("\n[28, 112, 250]\n"),
-        note("steplatch terminal attach debug --hold").keys("\\(Pdb\\) *$", "\x1c"),
-        note("steplatch terminal inputs debug").shows("break total"),
-        note("steplatch terminal open --name gdb").before("gcc -g -o sum sum.c"),
-        note("steplatch terminal run gdb run").shows("total (n=1)"),
-        note("steplatch terminal run gdb bt").shows("total (n=3)"),
-        note("steplatch run pdb.json").shows("total: 3.9").shows("✓ completed"),
+        annotate("steplatch terminal wait debug --until input").shows("input"),
+        annotate("steplatch terminal run debug 'p [int").shows("\n[28, 112, 250]\n"),
+        annotate("steplatch terminal attach debug --hold").keys("\\(Pdb\\) *$", "\x1c"),
+        annotate("steplatch terminal inputs debug").shows("break total"),
+        annotate("steplatch terminal open --name gdb").before("gcc -g -o sum sum.c"),
+        annotate("steplatch terminal run gdb run").shows("total (n=1)"),
+        annotate("steplatch terminal run gdb bt").shows("total (n=3)"),
+        annotate("steplatch run pdb.json").shows("total: 3.9").shows("✓ completed"),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn how_to_answer_an_installer() {
-    let mut reader = Reader::of(include_str!("../../docs/how-to/installer.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/how-to/installer.md"));
     reader.home.set("DB_PASSWORD", "open sesame 42");
     let script = "read -r -p 'Accept the licence? ' agreed\n[ \"$agreed\" = yes ] || exit 3\n\
                   read -r -p 'Directory [/opt/shop]: ' directory\n\
@@ -273,20 +273,20 @@ async fn how_to_answer_an_installer() {
                   echo \"Installed ${directory:-/opt/shop}\"\n";
     reader.has_file("install.sh", script);
     let notes = vec![
-        note("steplatch terminal send setup -e 'bash").shows("Accept the licence?"),
-        note("steplatch terminal send setup -e yes").shows("Directory [/opt/shop]:"),
-        note("steplatch terminal send setup -e /srv").shows("Database password:"),
-        note("printf").shows("Installed /srv/shop").shows("Connects with ••••••"),
-        note("steplatch terminal attach").keys("Installed", "\x1c"),
-        note("steplatch workflow lint").shows("install.json: ok"),
-        note("DB_PASSWORD=… steplatch run").shows("(secret)").shows("✓ completed"),
+        annotate("steplatch terminal send setup -e 'bash").shows("Accept the licence?"),
+        annotate("steplatch terminal send setup -e yes").shows("Directory [/opt/shop]:"),
+        annotate("steplatch terminal send setup -e /srv").shows("Database password:"),
+        annotate("printf").shows("Installed /srv/shop").shows("Connects with ••••••"),
+        annotate("steplatch terminal attach").keys("Installed", "\x1c"),
+        annotate("steplatch workflow lint").shows("install.json: ok"),
+        annotate("DB_PASSWORD=… steplatch run").shows("(secret)").shows("✓ completed"),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn how_to_work_over_ssh() {
-    let mut reader = Reader::of(include_str!("../../docs/how-to/ssh.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/how-to/ssh.md"));
     let Some(remote) = reader.reaches_a_machine() else { return };
     let far = remote.home_dir.path();
     fs::create_dir(far.join("bin")).unwrap();
@@ -300,14 +300,14 @@ async fn how_to_work_over_ssh() {
     reader.replace("/var/log/app.log", &far.join("app.log").display().to_string());
     reader.has_file("app.tar.gz", "an archive");
     let notes = vec![
-        note("steplatch hosts add").shows("is installed on"),
-        note("steplatch hosts list").shows("build"),
-        note("steplatch terminal run deploy").shows("Linux\n/srv\n"),
-        note("steplatch terminal wait deploy").shows("exit code 0"),
-        note("steplatch run disk.json")
+        annotate("steplatch hosts add").shows("is installed on"),
+        annotate("steplatch hosts list").shows("build"),
+        annotate("steplatch terminal run deploy").shows("Linux\n/srv\n"),
+        annotate("steplatch terminal wait deploy").shows("exit code 0"),
+        annotate("steplatch run disk.json")
             .before("test \"$(steplatch hosts check build | wc -l)\" -gt 0")
             .shows("✓ completed"),
-        note("steplatch terminal run box --integrate").shows("\nactive\n"),
+        annotate("steplatch terminal run box --integrate").shows("\nactive\n"),
     ];
     reader.replay(notes).await;
     assert_eq!(fs::read_to_string(far.join("app.tar.gz")).unwrap(), "an archive");
@@ -328,15 +328,15 @@ fn has_repository(reader: &mut Reader) {
 
 #[tokio::test]
 async fn how_to_release_with_a_gate() {
-    let mut reader = Reader::of(include_str!("../../docs/how-to/release-gate.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/how-to/release-gate.md"));
     has_repository(&mut reader);
     let notes = vec![
-        note("steplatch workflow test").shows("\"not released\"").shows("✓ completed"),
-        note("steplatch run release -i VERSION=1.4.2 --detach")
+        annotate("steplatch workflow test").shows("\"not released\"").shows("✓ completed"),
+        annotate("steplatch run release -i VERSION=1.4.2 --detach")
             .before("steplatch run release -i VERSION=1.4.1 < /dev/null; test $? = 3"),
-        note("steplatch gates wait").shows("Release 1.4.2?"),
-        note("steplatch gates answer").shows("answered: release"),
-        note("steplatch runs wait").shows("completed"),
+        annotate("steplatch gates wait").shows("Release 1.4.2?"),
+        annotate("steplatch gates answer").shows("answered: release"),
+        annotate("steplatch runs wait").shows("completed"),
     ];
     reader.replay(notes).await;
     assert!(reader.directory.join(".git/refs/tags/v1.4.2").exists());
@@ -344,7 +344,7 @@ async fn how_to_release_with_a_gate() {
 
 #[tokio::test]
 async fn how_to_run_a_nightly_job() {
-    let mut reader = Reader::of(include_str!("../../docs/how-to/nightly-job.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/how-to/nightly-job.md"));
     has_repository(&mut reader);
     // The first attempt fails.
     reader.has_file("Makefile", "check:\n\t@test -e attempted || { touch attempted; false; }\n\t@echo 12 passed\n");
@@ -358,9 +358,9 @@ async fn how_to_run_a_nightly_job() {
                      cd ~/shop && eval \"$command\"\n";
     write_program(&reader.home.path().join("bin/systemctl"), systemctl);
     let notes = vec![
-        note("steplatch run nightly --key").shows("\"12 passed\"").shows("✓ completed"),
-        note("systemctl --user enable --now nightly.timer").shows("✓ completed"),
-        note("steplatch runs list")
+        annotate("steplatch run nightly --key").shows("\"12 passed\"").shows("✓ completed"),
+        annotate("systemctl --user enable --now nightly.timer").shows("✓ completed"),
+        annotate("steplatch runs list")
             .before("test \"$(steplatch runs list --workflow nightly | wc -l)\" = 2")
             .shows("completed"),
     ];
@@ -369,21 +369,21 @@ async fn how_to_run_a_nightly_job() {
 
 #[tokio::test]
 async fn how_to_capture_and_repair() {
-    let reader = Reader::of(include_str!("../../docs/how-to/capture-and-repair.md"));
+    let reader = Reader::with_page(include_str!("../../docs/how-to/capture-and-repair.md"));
     reader.has_file("setup.sh", include_str!("../../examples/capture/setup.sh"));
     let notes = vec![
-        note("steplatch terminal send box -e 'sh").shows("Continue? [y/n]"),
-        note("steplatch terminal send box -e y").shows("Installed."),
-        note("steplatch workflow capture").shows("assumed").shows("✓ saved"),
-        note("steplatch workflow test").shows("✓ completed"),
-        note("steplatch workflow prove").shows("✓ proved by 2 runs"),
-        note("steplatch run setup").shows("✓ completed"),
-        note("steplatch gates wait").shows("Where should the run continue?"),
-        note("steplatch runs patch").shows("! weakens").shows("(Continue|Proceed with the installation)"),
-        note("steplatch gates answer").keys(ANSWER, "1\r").shows("answered: accept"),
-        note("steplatch runs wait").shows("completed"),
-        note("steplatch workflow history").shows("2 now").shows("repair   The installer asks in other words"),
-        note("steplatch workflow revert").shows("setup is version 3, which equals 1"),
+        annotate("steplatch terminal send box -e 'sh").shows("Continue? [y/n]"),
+        annotate("steplatch terminal send box -e y").shows("Installed."),
+        annotate("steplatch workflow capture").shows("assumed").shows("✓ saved"),
+        annotate("steplatch workflow test").shows("✓ completed"),
+        annotate("steplatch workflow prove").shows("✓ proved by 2 runs"),
+        annotate("steplatch run setup").shows("✓ completed"),
+        annotate("steplatch gates wait").shows("Where should the run continue?"),
+        annotate("steplatch runs patch").shows("! weakens").shows("(Continue|Proceed with the installation)"),
+        annotate("steplatch gates answer").keys(ANSWER, "1\r").shows("answered: accept"),
+        annotate("steplatch runs wait").shows("completed"),
+        annotate("steplatch workflow history").shows("2 now").shows("repair   The installer asks in other words"),
+        annotate("steplatch workflow revert").shows("setup is version 3, which equals 1"),
     ];
     reader.replay(notes).await;
 }
@@ -420,77 +420,77 @@ fn blocks_of_how_to_pages_are_used() {
 
 #[tokio::test]
 async fn readme_commands_work() {
-    let mut reader = Reader::of(include_str!("../../README.md"));
+    let mut reader = Reader::with_page(include_str!("../../README.md"));
     reader.replace("cargo run -- ", "steplatch ");
     symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/examples"), reader.directory.join("examples")).unwrap();
     fs::create_dir(reader.home.path().join(".cursor")).unwrap();
     let notes = vec![
-        note("steplatch run examples/hello.json").shows("✓ completed"),
-        note("cargo xtask test").outside("runs this test"),
-        note("cargo install")
+        annotate("steplatch run examples/hello.json").shows("✓ completed"),
+        annotate("cargo xtask test").outside("runs this test"),
+        annotate("cargo install")
             .outside("builds the program in the profile for release; cargo xtask dist --check installs packages"),
-        note("steplatch setup").shows("✓ Cursor"),
-        note("steplatch doctor").shows("no problems"),
-        note("steplatch tour").outside("tour_page_commands_work_to_the_end types it"),
+        annotate("steplatch setup").shows("✓ Cursor"),
+        annotate("steplatch doctor").shows("no problems"),
+        annotate("steplatch tour").outside("tour_page_commands_work_to_the_end types it"),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn machines_page_commands_work() {
-    let mut reader = Reader::of(include_str!("../../docs/machines.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/machines.md"));
     reader.replace(" RUN ", " $RUN ");
     let notes = vec![
-        note("steplatch workflow lint").shows("upgrade.json: ok"),
-        note("steplatch run upgrade.json")
+        annotate("steplatch workflow lint").shows("upgrade.json: ok"),
+        annotate("steplatch run upgrade.json")
             .keys(ANSWER, "restart\r")
             .shows("{\"version\":\"1.4.2\",\"answer\":\"restart\"}"),
-        note("steplatch runs show").before(LAST_RUN).shows("answered: restart"),
-        note("steplatch runs events").shows("echo restarting"),
-        note("steplatch workflow graph").shows("stateDiagram"),
-        note("steplatch workflow test").exits(1).shows("broken"),
+        annotate("steplatch runs show").before(LAST_RUN).shows("answered: restart"),
+        annotate("steplatch runs events").shows("echo restarting"),
+        annotate("steplatch workflow graph").shows("stateDiagram"),
+        annotate("steplatch workflow test").exits(1).shows("broken"),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn versions_of_a_machine_are_listed_and_restored() {
-    let reader = Reader::of(include_str!("../../docs/machines_reference.md"));
+    let reader = Reader::with_page(include_str!("../../docs/machines_reference.md"));
     for text in ["one", "two"] {
         let action = format!(r#"{{"tool": "return", "params": {{"result": "{text}"}}}}"#);
         reader.has_file(&format!("{text}.json"), &machine("build", &action));
     }
     let notes = vec![
-        note("steplatch workflow history build")
+        annotate("steplatch workflow history build")
             .before("steplatch workflow load one.json && steplatch workflow load --overwrite two.json")
             .shows("2 now"),
-        note("steplatch workflow diff build").shows("two"),
-        note("steplatch workflow show build@2").shows("version 2"),
-        note("steplatch workflow revert build").shows("build is version 3, which equals 1"),
+        annotate("steplatch workflow diff build").shows("two"),
+        annotate("steplatch workflow show build@2").shows("version 2"),
+        annotate("steplatch workflow revert build").shows("build is version 3, which equals 1"),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn project_page_commands_work() {
-    let reader = Reader::of(include_str!("../../docs/project.md"));
+    let reader = Reader::with_page(include_str!("../../docs/project.md"));
     reader.has_file("notes.txt", "one\ntwo\nthree\n");
     let notes = vec![
-        note("steplatch nodes list").shows("lines").shows("python"),
-        note("steplatch graph list").shows("double"),
-        note("steplatch nodes show double").shows("Doubles the number of lines"),
-        note("steplatch nodes run lines").shows("\n3\n"),
-        note("steplatch nodes run python").shows("\"1024\""),
-        note("steplatch graph run double").shows("\n6\n"),
+        annotate("steplatch nodes list").shows("lines").shows("python"),
+        annotate("steplatch graph list").shows("double"),
+        annotate("steplatch nodes show double").shows("Doubles the number of lines"),
+        annotate("steplatch nodes run lines").shows("\n3\n"),
+        annotate("steplatch nodes run python").shows("\"1024\""),
+        annotate("steplatch graph run double").shows("\n6\n"),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn capture_page_command_works() {
-    let reader = Reader::of(include_str!("../../docs/capture.md"));
+    let reader = Reader::with_page(include_str!("../../docs/capture.md"));
     let notes = vec![
-        note("steplatch workflow capture build --name release")
+        annotate("steplatch workflow capture build --name release")
             .before("steplatch terminal open --name build; steplatch terminal run build mkdir site-1.4.0")
             .shows("✓ saved"),
     ];
@@ -513,7 +513,7 @@ fn asking_machine(name: &str, question: &str) -> String {
 
 #[tokio::test]
 async fn gates_page_commands_work() {
-    let mut reader = Reader::of(include_str!("../../docs/gates.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/gates.md"));
     reader.replace("GATE -f", "$FORM -f");
     reader.replace(" GATE ", " $GATE ");
     reader.replace(" RUN ", " $RUN ");
@@ -522,32 +522,32 @@ async fn gates_page_commands_work() {
         {"version": {"type": "string"}, "count": {"type": "integer"}}}}"#;
     reader.has_file("form.json", &asking_machine("form", form));
     let notes = vec![
-        note("steplatch gates list")
+        annotate("steplatch gates list")
             .before("GATE=$(steplatch run ask.json --detach)/only/1; FORM=$(steplatch run form.json --detach)/only/1")
             .before("steplatch gates wait ${GATE%/*/*}; steplatch gates wait ${FORM%/*/*}")
             .shows("Continue?")
             .shows("Which?"),
-        note("steplatch gates show").shows("Continue?"),
-        note("steplatch gates answer  ")
+        annotate("steplatch gates show").shows("Continue?"),
+        annotate("steplatch gates answer  ")
             .keys("Continue\\?(.*\\n)*.*your answer", "\r")
             .keys("Which\\?", "\x04")
             .exits(1),
-        note("steplatch gates answer $GATE yes").shows("answered: yes"),
-        note("steplatch gates answer $FORM").shows("answered"),
-        note("steplatch approver set").keys("passphrase.*: *$", PASSPHRASE).keys("again.*: *$", PASSPHRASE),
-        note("steplatch approver status").shows("a passphrase is set"),
-        note("steplatch approver clear").keys(": *$", PASSPHRASE),
-        note("steplatch gates passkey add").outside("needs a browser with an authenticator; see passkeys.rs"),
-        note("steplatch gates passkey list"),
-        note("steplatch gates passkey remove").outside("needs a passkey; see passkeys.rs"),
-        note("steplatch runs verify").before(LAST_RUN),
+        annotate("steplatch gates answer $GATE yes").shows("answered: yes"),
+        annotate("steplatch gates answer $FORM").shows("answered"),
+        annotate("steplatch approver set").keys("passphrase.*: *$", PASSPHRASE).keys("again.*: *$", PASSPHRASE),
+        annotate("steplatch approver status").shows("a passphrase is set"),
+        annotate("steplatch approver clear").keys(": *$", PASSPHRASE),
+        annotate("steplatch gates passkey add").outside("needs a browser with an authenticator; see passkeys.rs"),
+        annotate("steplatch gates passkey list"),
+        annotate("steplatch gates passkey remove").outside("needs a passkey; see passkeys.rs"),
+        annotate("steplatch runs verify").before(LAST_RUN),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn hosts_page_commands_work() {
-    let mut reader = Reader::of(include_str!("../../docs/hosts.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/hosts.md"));
     let Some(remote) = reader.reaches_a_machine() else { return };
     remote.install();
     let far = remote.home_dir.path();
@@ -557,11 +557,11 @@ async fn hosts_page_commands_work() {
     reader.replace("web:/srv", &format!("web:{}", far.display()));
     reader.has_file("app.tar.gz", "an archive");
     let notes = vec![
-        note("steplatch hosts list").shows("build"),
-        note("steplatch hosts add build --ssh ana@build.example.com --install").shows("is installed"),
-        note("RUSTFLAGS").outside("builds the program for another C library; cargo xtask dist --static does"),
-        note("steplatch hosts add old").outside("installs what the line above builds"),
-        note("steplatch cp -r site web:").before("mkdir site; steplatch hosts add web --ssh ana@web.example.com"),
+        annotate("steplatch hosts list").shows("build"),
+        annotate("steplatch hosts add build --ssh ana@build.example.com --install").shows("is installed"),
+        annotate("RUSTFLAGS").outside("builds the program for another C library; cargo xtask dist --static does"),
+        annotate("steplatch hosts add old").outside("installs what the line above builds"),
+        annotate("steplatch cp -r site web:").before("mkdir site; steplatch hosts add web --ssh ana@web.example.com"),
     ];
     reader.replay(notes).await;
     assert!(far.join("site").is_dir() && far.join("app.tar.gz").exists() && reader.directory.join("app.log").exists());
@@ -569,7 +569,7 @@ async fn hosts_page_commands_work() {
 
 #[tokio::test]
 async fn http_page_commands_work() {
-    let mut reader = Reader::of(include_str!("../../docs/http.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/http.md"));
     let port = free_port();
     reader.replace("steplatch serve      ", &format!("steplatch serve --port {port}"));
     reader.replace("steplatch mcp --http", "steplatch mcp --http --port 0");
@@ -579,24 +579,24 @@ async fn http_page_commands_work() {
     let result = machine("release", r#"{"tool": "return", "params": {"result": "{version}"}}"#);
     reader.has_file("release.json", &result);
     let notes = vec![
-        note("steplatch serve --port").keys("ctrl-c stops it", "\x03"),
-        note("steplatch serve --port 0 --json").keys("\\{.*http://", "\x03"),
-        note("steplatch serve token").shows("http-token"),
-        note("steplatch mcp --http").keys("ctrl-c stops it", "\x03"),
-        note("T=").before("steplatch workflow load release.json").before(format!(
+        annotate("steplatch serve --port").keys("ctrl-c stops it", "\x03"),
+        annotate("steplatch serve --port 0 --json").keys("\\{.*http://", "\x03"),
+        annotate("steplatch serve token").shows("http-token"),
+        annotate("steplatch mcp --http").keys("ctrl-c stops it", "\x03"),
+        annotate("T=").before("steplatch workflow load release.json").before(format!(
             "steplatch serve --port {port} > served & until curl -s localhost:{port}/health; do sleep 0.1; done"
         )),
-        note("curl -H \"$T\" 'localhost").shows("\"success\":true"),
-        note("curl -H \"$T\" -H \"$J\" -H 'Idem").shows("\"success\":true"),
-        note("curl -H \"$T\" -H \"$J\" localhost").shows("12 passed"),
-        note("curl -H \"$T\" 'localhost").before(LAST_RUN).shows("\"result\":\"1.2\""),
+        annotate("curl -H \"$T\" 'localhost").shows("\"success\":true"),
+        annotate("curl -H \"$T\" -H \"$J\" -H 'Idem").shows("\"success\":true"),
+        annotate("curl -H \"$T\" -H \"$J\" localhost").shows("12 passed"),
+        annotate("curl -H \"$T\" 'localhost").before(LAST_RUN).shows("\"result\":\"1.2\""),
     ];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn operation_page_commands_work() {
-    let mut reader = Reader::of(include_str!("../../docs/operation.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/operation.md"));
     let bin = reader.home.path().join("bin");
     reader.replace("serve --allow-host", &format!("serve --port {} --allow-host", free_port()));
     reader.replace("MACHINE\n", "build\n");
@@ -611,19 +611,19 @@ async fn operation_page_commands_work() {
         write_program(&bin.join(program), "#!/bin/sh\n");
     }
     let notes = vec![
-        note("systemd-analyze"),
-        note("steplatch serve --port").keys("ctrl-c stops it", "\x03"),
-        note("steplatch open --print").shows("http://localhost:"),
-        note("sqlite3"),
-        note("steplatch daemon stop --keep-terminals"),
-        note("steplatch self check").shows("steplatch 0"),
-        note("steplatch daemon status").shows("host"),
-        note("steplatch uninstall --dry-run").shows("Removes:"),
-        note("steplatch uninstall").keys("\\[y/N\\] *$", "y\r").shows("removed"),
-        note("steplatch serve stop").before("steplatch daemon start"),
-        note("steplatch doctor").shows("→ add it with: steplatch setup --client cursor"),
-        note("steplatch daemon status").before("steplatch daemon start"),
-        note("steplatch config check").shows("configuration: ok"),
+        annotate("systemd-analyze"),
+        annotate("steplatch serve --port").keys("ctrl-c stops it", "\x03"),
+        annotate("steplatch open --print").shows("http://localhost:"),
+        annotate("sqlite3"),
+        annotate("steplatch daemon stop --keep-terminals"),
+        annotate("steplatch self check").shows("steplatch 0"),
+        annotate("steplatch daemon status").shows("host"),
+        annotate("steplatch uninstall --dry-run").shows("Removes:"),
+        annotate("steplatch uninstall").keys("\\[y/N\\] *$", "y\r").shows("removed"),
+        annotate("steplatch serve stop").before("steplatch daemon start"),
+        annotate("steplatch doctor").shows("→ add it with: steplatch setup --client cursor"),
+        annotate("steplatch daemon status").before("steplatch daemon start"),
+        annotate("steplatch config check").shows("configuration: ok"),
     ];
     reader.replay(notes).await;
     assert!(!fs::read(reader.directory.join("steplatch.tar.gz")).unwrap().is_empty());
@@ -631,42 +631,42 @@ async fn operation_page_commands_work() {
 
 #[tokio::test]
 async fn short_pages_commands_work() {
-    let reader = Reader::of(include_str!("../../docs/page.md"));
+    let reader = Reader::with_page(include_str!("../../docs/page.md"));
     let notes = vec![
-        note("steplatch open  ").shows("http://localhost:"),
-        note("steplatch open --print").shows("http://localhost:"),
+        annotate("steplatch open  ").shows("http://localhost:"),
+        annotate("steplatch open --print").shows("http://localhost:"),
     ];
     reader.replay(notes).await;
-    let reader = Reader::of(include_str!("../../docs/settings.md"));
-    reader.replay(vec![note("steplatch config check").shows("configuration: ok")]).await;
-    let reader = Reader::of(include_str!("../../docs/notifications.md"));
+    let reader = Reader::with_page(include_str!("../../docs/settings.md"));
+    reader.replay(vec![annotate("steplatch config check").shows("configuration: ok")]).await;
+    let reader = Reader::with_page(include_str!("../../docs/notifications.md"));
     fs::create_dir_all(reader.home.path().join(".config/steplatch")).unwrap();
     let rule = "[[notify]]\nwhen = ['gate']\ncommand = ['true']\n";
     fs::write(reader.home.path().join(".config/steplatch/config.toml"), rule).unwrap();
     let notes = vec![
-        note("steplatch notify test").shows("true"),
-        note("steplatch notify list").shows("gate"),
-        note("steplatch doctor").shows("command true of: gate"),
+        annotate("steplatch notify test").shows("true"),
+        annotate("steplatch notify list").shows("gate"),
+        annotate("steplatch doctor").shows("command true of: gate"),
     ];
     reader.replay(notes).await;
-    let mut reader = Reader::of(include_str!("../../docs/ui.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/ui.md"));
     reader.replace("ui xf1r", "ui $RUN");
     symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/examples"), reader.directory.join("examples")).unwrap();
     let notes = vec![
-        note("steplatch ui   ").before("steplatch run examples/hello.json").keys("q leave", "q"),
-        note("steplatch ui $RUN").before(LAST_RUN).keys("completed", "\x03").keys("q leave", "\x03"),
+        annotate("steplatch ui   ").before("steplatch run examples/hello.json").keys("q leave", "q"),
+        annotate("steplatch ui $RUN").before(LAST_RUN).keys("completed", "\x03").keys("q leave", "\x03"),
     ];
     reader.replay(notes).await;
-    let reader = Reader::of(include_str!("../../docs/commander.md"));
+    let reader = Reader::with_page(include_str!("../../docs/commander.md"));
     reader.has_file("steplatch.toml", "[nodes.build]\ntype = 'bash'\ncommand = 'echo built {input}'\n");
     reader.has_file("release.json", &asking_machine("release", r#"{"prompt": "Release?", "choices": ["yes", "no"]}"#));
-    let notes = vec![note("printf").before("steplatch workflow load release.json").shows("✓ completed")];
+    let notes = vec![annotate("printf").before("steplatch workflow load release.json").shows("✓ completed")];
     reader.replay(notes).await;
 }
 
 #[tokio::test]
 async fn command_line_page_commands_work() {
-    let mut reader = Reader::of(include_str!("../../docs/command_line.md"));
+    let mut reader = Reader::with_page(include_str!("../../docs/command_line.md"));
     reader.replace("steplatch serve      ", &format!("steplatch serve --port {}", free_port()));
     fs::create_dir(reader.home.path().join(".cursor")).unwrap();
     fs::create_dir(reader.directory.join("flows")).unwrap();
@@ -676,48 +676,51 @@ async fn command_line_page_commands_work() {
     reader.has_file("stubs.json", r#"{"gates": {"only": "yes"}}"#);
     reader.has_file("flows/notes.py", include_str!("../../examples/fan_out.py"));
     let notes = vec![
-        note("steplatch terminal attach build  ").keys("[$#] *$", "\x1c"),
-        note("steplatch terminal attach build --hold").keys("[$#] *$", "\x1c"),
-        note("steplatch terminal send build").shows("compiled"),
-        note("steplatch terminal run build make test").shows("12 passed"),
-        note("steplatch terminal wait build").shows("prompt"),
-        note("steplatch terminal screen build --tail 20").shows("12 passed"),
-        note("steplatch terminal inputs").shows("make test"),
-        note("steplatch terminal record").keys("ctrl-c ends it", "\x03"),
-        note("steplatch terminal share").shows("http://localhost:"),
-        note("steplatch run release.json").keys(ANSWER, "yes\r").shows("✓ completed"),
-        note("steplatch run release --detach").before("steplatch workflow load release.json"),
-        note("steplatch runs list").shows("waiting"),
-        note("steplatch gates list").shows("Release?"),
-        note("steplatch watch").keys("Release\\?", "\x03").exits(130),
-        note("steplatch approver set").keys("passphrase: *$", PASSPHRASE).keys("again: *$", PASSPHRASE),
-        note("steplatch workflow load release.json").before("steplatch workflow rm release"),
-        note("steplatch workflow capture")
+        annotate("steplatch terminal attach build  ").keys("[$#] *$", "\x1c"),
+        annotate("steplatch terminal attach build --hold").keys("[$#] *$", "\x1c"),
+        annotate("steplatch terminal send build").shows("compiled"),
+        annotate("steplatch terminal run build make test").shows("12 passed"),
+        annotate("steplatch terminal wait build").shows("prompt"),
+        annotate("steplatch terminal screen build --tail 20").shows("12 passed"),
+        annotate("steplatch terminal inputs").shows("make test"),
+        annotate("steplatch terminal record").keys("ctrl-c ends it", "\x03"),
+        annotate("steplatch terminal share").shows("http://localhost:"),
+        annotate("steplatch run release.json").keys(ANSWER, "yes\r").shows("✓ completed"),
+        annotate("steplatch run release --detach").before("steplatch workflow load release.json"),
+        annotate("steplatch runs list").shows("waiting"),
+        annotate("steplatch gates list").shows("Release?"),
+        annotate("steplatch watch").keys("Release\\?", "\x03").exits(130),
+        annotate("steplatch approver set").keys("passphrase: *$", PASSPHRASE).keys("again: *$", PASSPHRASE),
+        annotate("steplatch workflow load release.json").before("steplatch workflow rm release"),
+        annotate("steplatch workflow capture")
             .before("steplatch terminal open --name build; steplatch terminal send build -e make"),
-        note("steplatch workflow lint").shows("release.json: ok"),
-        note("steplatch workflow test").shows("✓ completed"),
-        note("steplatch examples").shows("hello.json"),
-        note("steplatch init").shows("steplatch.toml"),
-        note("steplatch nodes list").shows("test"),
-        note("steplatch hosts add").outside("hosts_page_commands_work has it"),
-        note("steplatch ui").keys("q leave", "q"),
-        note("steplatch commander").keys("^\\? *$", "\x03").keys("^› *$", "\x04"),
-        note("steplatch open").shows("http://localhost:"),
-        note("steplatch serve").keys("ctrl-c stops it", "\x03"),
-        note("steplatch setup").shows("✓ Cursor"),
-        note("steplatch docs").shows("debugger"),
-        note("steplatch tour").outside("tour_page_commands_work_to_the_end types it"),
-        note("steplatch doctor").shows("no problems"),
-        note("steplatch uninstall --dry-run").shows("Removes:"),
-        note("source <(steplatch completions zsh").outside("is for zsh; see completions.rs"),
-        note("steplatch completions fish").outside("is for fish; see completions.rs"),
-        note("steplatch terminal send build").shows("\nbuilt\n"),
-        note("steplatch runs wait --any")
+        annotate("steplatch workflow lint").shows("release.json: ok"),
+        annotate("steplatch workflow test").shows("✓ completed"),
+        annotate("steplatch examples").shows("hello.json"),
+        annotate("steplatch init").shows("steplatch.toml"),
+        annotate("steplatch nodes list").shows("test"),
+        annotate("steplatch hosts add").outside("hosts_page_commands_work has it"),
+        annotate("steplatch ui").keys("q leave", "q"),
+        annotate("steplatch commander").keys("^\\? *$", "\x03").keys("^› *$", "\x04"),
+        annotate("steplatch open").shows("http://localhost:"),
+        annotate("steplatch serve").keys("ctrl-c stops it", "\x03"),
+        annotate("steplatch setup").shows("✓ Cursor"),
+        annotate("steplatch docs").shows("debugger"),
+        annotate("steplatch tour").outside("tour_page_commands_work_to_the_end types it"),
+        annotate("steplatch doctor").shows("no problems"),
+        annotate("steplatch uninstall --dry-run").shows("Removes:"),
+        annotate("source <(steplatch completions zsh").outside("is for zsh; see completions.rs"),
+        annotate("steplatch completions fish").outside("is for fish; see completions.rs"),
+        annotate("steplatch terminal send build").shows("\nbuilt\n"),
+        annotate("steplatch runs wait --any")
             .keys("to unlock them: *$", PASSPHRASE)
             .keys(ANSWER, "yes\r")
             .keys("passphrase: *$", PASSPHRASE)
             .shows("answered: yes"),
-        note("steplatch watch --json").before("steplatch run release --detach").keys("notified of", "\x03").exits(130),
+        annotate("steplatch watch --json")
+            .before("steplatch run release --detach")
+            .keys("notified of", "\x03")
+            .exits(130),
     ];
     reader.replay(notes).await;
 }

@@ -153,7 +153,7 @@ async fn refused_and_unanswered_requests_have_their_outcomes() {
     let reply = result(call);
     assert_eq!((&reply["success"], &reply["outcome"]), (&json!(false), &json!("refused")), "{reply:#}");
     assert_eq!(reply["reason"], "not today", "{reply:#}");
-    type_at_desk(&home, "terminal secret vault --refuse", "", "", "nobody waits.*\n.*exit-code-1").await;
+    type_at_desk(&home, "terminal secret vault --refuse", "", "", "no agent waits.*\n.*exit-code-1").await;
     let reply = asking.request_now(0.2);
     assert_eq!(reply["outcome"], "timeout", "{reply:#}");
     // The program ends.

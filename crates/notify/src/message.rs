@@ -245,7 +245,7 @@ mod tests {
             let message = message(phase, Kind::Gate, subject.clone(), false);
             lines += &format!("{} | {}\n", message.title, message.body);
         }
-        // Somebody may have attached, while the program still asks.
+        // A client may have attached while the program still asks.
         lines += &message(Phase::Withdrawn, Kind::Password, subject, false).title;
         expect![[r#"
             release waits for your answer | Since 12:05. Answer with: steplatch gates answer run_1/ask/1 | http://localhost:7878/#/runs/run_1

@@ -252,8 +252,8 @@ async fn terminals_of_people_and_tests_are_reached() {
         eventually("the rules are known", async || test(Some("x")).await.error.filter(|error| error.contains("hook")))
             .await;
     assert_eq!(unknown, "There is no rule 'x'; rules are terminal, hook");
-    let nobody = test(Some("terminal")).await;
-    assert_eq!(nobody.results[0].error.as_deref(), Some("neither attach, ui nor watch runs in a terminal"));
+    let unwatched = test(Some("terminal")).await;
+    assert_eq!(unwatched.results[0].error.as_deref(), Some("neither attach, ui nor watch runs in a terminal"));
     let (_, mut events) = daemon.client().subscribe(WatchNotifications {}).await.unwrap();
     let all = test(None).await;
     assert!(all.success && all.results.len() == 2, "{all:?}");

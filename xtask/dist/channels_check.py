@@ -4,7 +4,6 @@ Programs that know a format better are used where they are installed; a line nam
 """
 
 import email
-import hashlib
 import json
 import os
 import re
@@ -14,7 +13,7 @@ import subprocess
 import tarfile
 import zipfile
 
-from channels import SERVER_SCHEMA
+from channels import SERVER_SCHEMA, digest
 
 INSTRUCTIONS = ("ADD", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "RUN", "USER", "WORKDIR")
 
@@ -149,14 +148,13 @@ def crate(_folder, version):
 PUBLISHED = {"npm": npm_package, "pypi": wheel, "cargo": crate}
 
 
-def check_download(folder, version, url, digest):
+def check_download(folder, version, url, expected):
     """Checks that the address is that of a file of the release, and that the file beside this one has the digest."""
     expect(url.startswith("https://"), f"{url} is not encrypted")
     before, _, name = url.rpartition("/")
     expect(before.endswith(f"/releases/download/v{version}"), f"{url} is not of the release {version}")
     expect(os.path.exists(os.path.join(folder, name)), f"there is no {name}")
-    with open(os.path.join(folder, name), "rb") as file:
-        expect(hashlib.sha256(file.read()).hexdigest() == digest, f"the digest of {name} is another")
+    expect(digest(folder, name) == expected, f"the digest of {name} is another")
 
 
 def parsed(folder, program, *arguments):

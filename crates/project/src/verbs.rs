@@ -522,3 +522,25 @@ pub(super) fn delete(
         None => Err(not_found(directories, project, name).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_browser_are_the_same_definition() {
+        let saved = json!({"states": [{"seconds": 1.0, "text": "1"}]});
+        assert!(is_same_json(&saved, &json!({"states": [{"text": "1", "seconds": 1}]})));
+        for other in [
+            json!({"states": [{"seconds": 2, "text": "1"}]}),
+            json!({"states": [{"seconds": 1, "text": 1}]}),
+            json!({"states": [{"seconds": 1, "text": "1", "more": null}]}),
+            json!({"states": [{"seconds": 1}]}),
+            json!({"states": []}),
+        ] {
+            assert!(!is_same_json(&saved, &other), "{other}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use steplatch_protocol::visible;
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, find_program, skip_test};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, find_program, free_port, skip_test};
 
 use crate::clients::{installed_path, node};
 use crate::desk::Desk;
@@ -628,8 +628,7 @@ fn setting_starts_the_server_and_a_used_port_is_logged() {
     let socket = page.home.run(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     let runtime = Path::new(&socket).parent().unwrap();
     // A separate port, because the servers of other tests compete for the default one.
-    let free_port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free_port, "version": ""}).to_string())
+    std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free_port(), "version": ""}).to_string())
         .unwrap();
     let file = page.home.path().join(".config/steplatch/config.toml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -1,9 +1,11 @@
-//! Polling of named conditions in tests, and the common way to skip a test.
+//! Polling of named conditions in tests, the common way to skip a test, and ports for servers of tests.
 //!
 //! All tests share one deadline and one polling interval. The deadline is long, because only a failing test reaches it.
 //! For tests only: an expired deadline panics.
 
 use std::fmt::Debug;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// The environment variable with the deadline of all conditions, in seconds.
@@ -23,6 +25,24 @@ pub fn skip_test(reason: &str) {
         std::env::var_os(TEST_ALL_VARIABLE).is_some_and(|requires_all| !requires_all.is_empty() && requires_all != "0");
     assert!(!requires_all, "{TEST_ALL_VARIABLE} requires all tests, but {reason}");
     eprintln!("left out: {reason}");
+}
+
+/// Returns a port of 127.0.0.1 that a server can use, also again after a restart.
+///
+/// The port is outside the range of ports that the system gives to connections: any connection could take a port in
+/// that range in the meantime. Every process begins at a port of its own.
+///
+/// # Panics
+///
+/// If no port is free.
+#[must_use]
+pub fn free_port() -> u16 {
+    /// Linux gives the ports from 32,768 to connections.
+    const FIRST_PORT: u16 = 20_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = FIRST_PORT + u16::try_from(std::process::id() % 1200).expect("a remainder of 1,200 fits") * 10;
+    let mut ports = (0..2000).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed) % 500);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port is free")
 }
 
 /// The deadline without the environment variable.

@@ -33,7 +33,7 @@ pub use home::{CommandOutput, Home, settle_fish};
 pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
-pub use steplatch_patience::{eventually, eventually_blocking, skip_test};
+pub use steplatch_patience::{eventually, eventually_blocking, free_port, skip_test};
 pub use webhook::{ReceivedRequest, WebhookReceiver};
 
 /// Returns the path of an installed program from `PATH`.

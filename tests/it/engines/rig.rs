@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, skip_test};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, free_port, skip_test};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -355,15 +354,4 @@ fn kill_child(child: &mut Option<Child>) {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-}
-
-/// Returns a port that a server can reuse after a restart. The port is outside the range of ports that the system gives
-/// to connections: any connection could take a port in that range in the meantime, even a connection of the worker to
-/// itself.
-fn free_port() -> u16 {
-    let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let ports = std::iter::from_fn(|| Some(first + NEXT.fetch_add(1, Ordering::Relaxed)));
-    let mut free = ports.filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.next().expect("a port is free")
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::support::{self, Answer, Server, node, response};
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, ErrorType, MASK, NodeEnvironment, Nodes};
+use steplatch_patience::free_port;
 
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
@@ -119,10 +120,12 @@ async fn silent_and_missing_servers_are_distinguished() {
     let get = node(json!({"id": "get", "type": "http", "url": "{input}", "timeout": 0.2}));
     let result = nodes().run(&get, Call::new(server.url.clone())).await;
     assert_eq!(result.error_type, Some(ErrorType::Timeout));
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let patient = node(json!({"id": "get", "type": "http", "url": "{input}"}));
     let result = nodes()
-        .run(&patient, Call { timeout: Some(Duration::from_secs(60)), ..Call::new(format!("http://{closed}")) })
+        .run(
+            &patient,
+            Call { timeout: Some(Duration::from_secs(60)), ..Call::new(format!("http://127.0.0.1:{}", free_port())) },
+        )
         .await;
     assert_eq!(result.error_type, Some(ErrorType::Connection));
     assert!(result.error.unwrap().starts_with("The server cannot be reached"));

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeResult, Nodes};
+use steplatch_patience::free_port;
 
 /// Makes this test program request this URL and requires an answer.
 const TRUSTED: &str = "STEPLATCH_TEST_TRUSTED_URL";
@@ -64,7 +65,7 @@ async fn certificate_is_accepted_only_if_the_system_trusts_it() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let _server = Server::start(&certificate, &key, port);
     let url = format!("https://127.0.0.1:{port}/");
 

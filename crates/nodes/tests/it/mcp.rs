@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::node;
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, ErrorType, NodeEnvironment, Nodes};
-use steplatch_patience::eventually;
+use steplatch_patience::{eventually, free_port};
 
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
@@ -167,8 +167,7 @@ struct OverHttp {
 
 impl OverHttp {
     async fn start(port: Option<u16>) -> Self {
-        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = port.unwrap_or_else(free);
+        let port = port.unwrap_or_else(free_port);
         let mut child = Command::new("node")
             .arg(everything_server())
             .arg("streamableHttp")

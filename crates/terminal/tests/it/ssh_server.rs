@@ -1,11 +1,11 @@
 //! A real `sshd` on this computer's loopback, and a user with a password. Tests of other crates include this file.
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use steplatch_patience::eventually_blocking;
+use steplatch_patience::{eventually_blocking, free_port};
 use tempfile::TempDir;
 
 /// A server with its own keys.
@@ -60,7 +60,7 @@ impl Server {
         if rustix::process::geteuid().is_root() {
             std::fs::create_dir_all("/run/sshd").unwrap();
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let configuration = format!(
             "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
              PidFile none\nPermitRootLogin yes\nPasswordAuthentication yes\nPrintMotd no\nPrintLastLog no\n",

@@ -19,6 +19,10 @@ import subprocess
 import tarfile
 import tempfile
 import textwrap
+import zipfile
+from concurrent.futures import ProcessPoolExecutor
+
+import zopfli
 
 import channels
 
@@ -38,6 +42,9 @@ GLIBC_LICENCE = ("/usr/share/doc/libc6/copyright", "/usr/share/common-licenses/L
 
 # File names of licences in the source of a package.
 LICENCE_NAME = re.compile(r"(licen[cs]e|copying|notice|unlicense|copyright)", re.IGNORECASE)
+
+# Searches of zopfli for a shorter stream. Fifteen save 0.2 % more than one.
+ITERATIONS = 1
 
 # Starts the binary of the platform's package. Signals reach it by themselves: it is in the same process group.
 LAUNCHER = """\
@@ -334,6 +341,13 @@ class Packages:
             "skills/steplatch/SKILL.md": skill,
         } | {name: self.licences[name] for name in ["LICENSE-APACHE", "LICENSE-MIT"]}, manifest.time)
 
+    def shrink_all(self):
+        """Compresses the packages again, at the same time."""
+        files = [self.path(name) for name in sorted(os.listdir(self.folder))]
+        # Threads would take turns: zopfli keeps the interpreter locked.
+        with ProcessPoolExecutor() as processes:
+            list(processes.map(shrink, files))
+
     def write_channels(self):
         write_files(self.folder, channels.files(self.manifest, self.folder), self.manifest.time)
 
@@ -364,6 +378,25 @@ def as_json(document):
 
 def packed(content):
     return gzip.compress(content, compresslevel=9, mtime=0)
+
+
+def shrink(path):
+    """Replaces the compressed streams of a gzip or zip file by shorter ones with the same content."""
+    if path.endswith((".tar.gz", ".tgz")):
+        with open(path, "rb") as file:
+            content = gzip.decompress(file.read())
+        compressor = zopfli.ZopfliCompressor(zopfli.ZOPFLI_FORMAT_GZIP, iterations=ITERATIONS)
+        shrunk = compressor.compress(content) + compressor.flush()
+    elif path.endswith((".whl", ".mcpb")):
+        copied = io.BytesIO()
+        with zipfile.ZipFile(path) as archive, zopfli.ZipFile(copied, "w", iterations=ITERATIONS) as copy:
+            for entry in archive.infolist():
+                copy.writestr(entry, archive.read(entry))
+        shrunk = copied.getvalue()
+    else:
+        return
+    with open(path, "wb") as file:
+        file.write(shrunk)
 
 
 def is_program(path, content):
@@ -430,6 +463,7 @@ def main():
     packages.make_deb()
     packages.make_mcpb()
     packages.make_plugin()
+    packages.shrink_all()
     packages.write_channels()
     packages.write_digests()
 

@@ -5,7 +5,7 @@
 //! (`dist/check.py`): its standard library has archives, JSON and digests, but Rust would need several crates for
 //! these.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
@@ -47,7 +47,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     step::run("build for publishing", &mut build)?;
     let static_program = if is_static { Some(build_static(repository)?) } else { None };
     let directory = repository.target().join("packages");
-    let mut make = python();
+    let mut make = python(&python::FOR_PACKAGES.python(repository));
     make.arg(repository.root().join("xtask/dist/packages.py"));
     make.arg("--program").arg(repository.target().join(TARGET).join("dist/steplatch"));
     make.arg("--wheel").arg(programs.join("wheel"));
@@ -61,7 +61,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     }
     step::run("packages", &mut make)?;
     if is_checked {
-        let mut check = python();
+        let mut check = python(Path::new("python3"));
         check.arg(repository.root().join("xtask/dist/check.py")).arg("--folder").arg(&directory);
         check.args(["--version", env!("CARGO_PKG_VERSION"), "--hello"]).arg(repository.root().join(HELLO));
         step::run("packages, installed and tried", &mut check)?;
@@ -81,8 +81,8 @@ fn build_static(repository: &Repository) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns a command of Python that writes no compiled modules next to the sources.
-fn python() -> Command {
-    let mut python = Command::new("python3");
+fn python(program: &Path) -> Command {
+    let mut python = Command::new(program);
     python.arg("-B");
     python
 }
@@ -96,7 +96,7 @@ fn describe_build(repository: &Repository) -> anyhow::Result<String> {
 }
 
 /// Returns the search path with a directory in front.
-fn prepend_to_path(directory: &std::path::Path) -> anyhow::Result<std::ffi::OsString> {
+fn prepend_to_path(directory: &Path) -> anyhow::Result<std::ffi::OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(std::env::join_paths(std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path)))?)
 }

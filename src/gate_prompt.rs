@@ -128,8 +128,11 @@ impl GatePrompt {
         }
         match &mut self.step {
             Step::Answer => {
-                let (answer, number) = parse_choice(&self.gate, line)?;
-                Ok(Some(AnswerGate { answer, number, ..self.empty_answer() }))
+                let ((answer, number), reason) = match parse_choice(&self.gate, line) {
+                    Ok(choice) => (choice, None),
+                    Err(error) => parse_reasoned_choice(&self.gate, line).ok_or(error)?,
+                };
+                Ok(Some(AnswerGate { answer, number, reason, ..self.empty_answer() }))
             }
             Step::Field { index, filled } => {
                 let fields = self.form.as_ref().map(Form::fields).unwrap_or_default();
@@ -174,6 +177,13 @@ impl GatePrompt {
         let GateInfo { run_id, gate_id, digest, .. } = self.gate.clone();
         AnswerGate { run_id, gate_id: Some(gate_id), digest: Some(digest), ..AnswerGate::default() }
     }
+}
+
+/// Returns a choice and its reason from a line such as `2 because a test fails`.
+fn parse_reasoned_choice(gate: &GateInfo, line: &str) -> Option<((String, Option<usize>), Option<String>)> {
+    let (choice, reason) = line.split_once(" because ")?;
+    let choice = parse_choice(gate, choice.trim_end_matches(',')).ok()?;
+    Some((choice, Some(reason.to_owned())))
 }
 
 /// Returns the prompt for a field, with its constraint.
@@ -246,6 +256,24 @@ mod tests {
             *json!({"version": "1.2", "place": "us", "count": 2, "note": null}).as_object().unwrap()
         );
         assert_eq!(answer.gate_id.as_deref(), Some("run_x/ask/1"));
+    }
+
+    #[test]
+    fn choice_may_have_a_reason() {
+        let choices = ["yes", "no", "no because of the tests"].map(str::to_owned).to_vec();
+        let mut asking = GatePrompt::new(GateInfo { choices, ..GateInfo::default() });
+        for (line, answer, reason) in [
+            ("2 because a test fails", "no", Some("a test fails")),
+            ("No, because a test fails because of me", "no", Some("a test fails because of me")),
+            ("yes", "yes", None),
+            ("no because of the tests", "no because of the tests", None),
+        ] {
+            let given = asking.line(line).unwrap().unwrap();
+            assert_eq!((given.answer.as_str(), given.reason.as_deref()), (answer, reason), "{line}");
+        }
+        assert!(asking.line("maybe because it rains").is_err());
+        let mut asking = GatePrompt::new(GateInfo::default());
+        assert_eq!(asking.line("late because of rain").unwrap().unwrap().answer, "late because of rain");
     }
 
     #[test]

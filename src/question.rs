@@ -147,6 +147,11 @@ pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Optio
     }
 }
 
+/// Formats the reason of an answer, to follow the answer.
+pub(crate) fn format_reason(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(", because {}", visible(reason)) }
+}
+
 /// Maximum length of an invalid answer that an error quotes. A longer answer may be a passphrase that was typed too
 /// early: passphrases have at least six characters.
 const MAX_QUOTED_CHARS: usize = 5;

@@ -123,7 +123,8 @@ impl RunSummary {
     fn record_answer(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
         let answer = question::format_answer(event.data.get("answer").unwrap_or(&Value::Null));
-        let detail = format!("{} answered: {answer}", visible(text("by")));
+        let reason = question::format_reason(text("reason"));
+        let detail = format!("{} answered: {answer}{reason}", visible(text("by")));
         if let Some(state) = self.current.as_mut().filter(|state| state.tool == "gate") {
             state.detail = detail;
             return None;

@@ -66,6 +66,9 @@ pub(crate) struct Answer {
     /// Gate, if the first argument is its run
     #[arg(long, value_name = "ID", requires = "run")]
     gate: Option<String>,
+    /// Reason, for the run and its agent
+    #[arg(long, short, value_name = "TEXT", requires = "run")]
+    reason: Option<String>,
     /// Read the approver's passphrase from the first line of standard input
     #[arg(long, requires = "run")]
     passphrase_stdin: bool,
@@ -262,14 +265,24 @@ impl Answer {
         let record = daemon_client::ask(paths, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
         if self.choice.is_none() && self.field.is_empty() {
+            if self.reason.is_some() {
+                return Err(Failure::usage(
+                    "a reason needs an answer: steplatch gates answer GATE ANSWER --reason TEXT",
+                ));
+            }
             let gates = match &named_gate {
                 Some(gate) => vec![find_gate(&id, Some(gate), &run.pending_gates)?.clone()],
                 None => run.pending_gates,
             };
             return self.ask(paths, person, &format!("run {id} waits for no answer"), gates).await;
         }
-        let answer =
-            AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase, ..AnswerGate::default() };
+        let answer = AnswerGate {
+            run_id: id.clone(),
+            gate_id: named_gate.clone(),
+            passphrase,
+            reason: self.reason.clone(),
+            ..AnswerGate::default()
+        };
         if run.pending_gates.is_empty() {
             // The daemon knows which answer came first. This request contains no answer, because a gate may open in
             // the meantime.
@@ -392,7 +405,9 @@ impl Answer {
             return Ok(ExitCode::SUCCESS);
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
-        print::remark("an empty line leaves a question open, Ctrl-C leaves all further ones open");
+        print::remark(
+            "an empty line leaves a question open, Ctrl-C leaves all further ones open; '2 because …' gives a reason",
+        );
         for gate in gates {
             person.end_question();
             person.listen();

@@ -135,6 +135,26 @@ fn invalid_form_is_an_error_that_the_function_may_catch() {
 }
 
 #[test]
+fn function_receives_the_reason_of_an_answer_if_it_requests_it() {
+    let story = Story::new();
+    let run = story.start_function(
+        "first = await ctx.gate('Publish?', choices=['publish', 'stop'], with_reason=True)\n\
+         second = await ctx.gate('Really?')\n\
+         return [first['answer'], first['reason'], second]",
+    );
+    let without_answer = story.home.run(&["gates", "answer", &run, "--reason", "no notes"]);
+    assert!(without_answer.stderr.contains("a reason needs an answer"), "{without_answer:?}");
+    story.home.run(&["gates", "answer", &run, "stop", "--reason", "no notes"]).expect_success();
+    let decided = story.home.run(&["runs", "show", &run, "--json"]).json()["decided"].clone();
+    assert_eq!(decided, "stop, because no notes");
+    let events = story.home.run(&["runs", "events", &run]).expect_success();
+    assert!(events.contains("stop, because no notes (by "), "{events}");
+    let gate = story.home.run(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].clone();
+    story.home.run(&["gates", "answer", gate.as_str().unwrap(), "yes", "-r", "it is late"]).expect_success();
+    assert_eq!(story.finish(&run)["result"], json!(["stop", "no notes", "yes"]));
+}
+
+#[test]
 fn each_of_several_gates_takes_one_answer() {
     let story = Story::new();
     let run = story.start_function(

@@ -303,6 +303,9 @@ pub struct RunReply {
     /// Gate that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
+    /// Last answer to a gate of the run with its reason, if it has one: `stop, because a test fails`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<String>,
     /// Suggested next step for a run that has neither completed nor failed: wait, answer its gate, resume or restart it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
@@ -583,6 +586,8 @@ pub struct AnswerGate {
     /// Digest of the gate as it was shown, or at least its first eight digits. The answer is refused if the gate has
     /// changed since then
     pub digest: Option<String>,
+    /// Reason of the answer, for the run, its agent and the record: one line of at most 500 characters
+    pub reason: Option<String>,
 }
 
 /// Result of an answer.

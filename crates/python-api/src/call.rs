@@ -50,6 +50,9 @@ pub enum CallKind {
         answered_by: Option<String>,
         /// Additional data for the decision.
         context: Option<Value>,
+        /// True if the answer is a dict with the answer, its author and their reason.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_reason: bool,
     },
     /// Start a run of another workflow. The answer is its result, or an exception if the run did not complete.
     RunWorkflow {

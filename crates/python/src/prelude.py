@@ -348,9 +348,11 @@ class WorkflowContext:
             answer = await _executed(answer[0], asked["node"], input, kwargs)
         return _given(answer)
 
-    async def gate(self, prompt, timeout=None, choices=None, form=None, answered_by=None, context=None):
+    async def gate(self, prompt, timeout=None, choices=None, form=None, answered_by=None, context=None, with_reason=False):
         asked = {"prompt": prompt, "timeout": timeout, "choices": choices, "form": form, "answered_by": answered_by, "context": context}
         asked["within"] = self._within
+        if with_reason:
+            asked["with_reason"] = True
         return _given(await _steplatch_ask("gate", asked))
 
     async def run_workflow(self, id, input=None, params=None, timeout=None):

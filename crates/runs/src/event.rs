@@ -142,11 +142,12 @@ pub(super) struct HistoryError(#[from] Unreadable);
 
 /// Adds the author of an answer to its data.
 pub(super) fn add_author(data: &mut Value, by: Option<By>) {
-    let By { name, surface, proof, shown, signed, required } = by.unwrap_or_default();
+    let By { name, surface, proof, shown, signed, required, reason } = by.unwrap_or_default();
     data["by"] = name.into();
     data["through"] = surface.into();
     let proof_name = |proof: Proof| proof.name().to_owned();
-    for (name, value) in [("proof", proof.map(proof_name)), ("required", required.map(proof_name)), ("shown", shown)] {
+    let (proof, required) = (proof.map(proof_name), required.map(proof_name));
+    for (name, value) in [("proof", proof), ("required", required), ("shown", shown), ("reason", reason)] {
         if let Some(value) = value {
             data[name] = value.into();
         }

@@ -505,6 +505,8 @@ pub struct By {
     pub signed: Option<Box<SignedAnswer>>,
     /// The weakest proof that the gate accepted; `None` if an agent may answer, and in records of older versions.
     pub required: Option<Proof>,
+    /// The reason of the answer, on one line.
+    pub reason: Option<String>,
 }
 
 /// A signature of an answer by a passkey, with all data to verify it again. Bytes are in URL-safe base64.
@@ -576,6 +578,7 @@ enum StoredBy {
         shown: Option<String>,
         signed: Option<Box<SignedAnswer>>,
         required: Option<Proof>,
+        reason: Option<String>,
     },
 }
 
@@ -583,8 +586,8 @@ impl From<StoredBy> for By {
     fn from(stored: StoredBy) -> Self {
         match stored {
             StoredBy::Who(name) => Self { name, ..Self::default() },
-            StoredBy::Whole { who: name, through: surface, proof, shown, signed, required } => {
-                Self { name, surface, proof, shown, signed, required }
+            StoredBy::Whole { who: name, through: surface, proof, shown, signed, required, reason } => {
+                Self { name, surface, proof, shown, signed, required, reason }
             }
         }
     }
@@ -593,11 +596,24 @@ impl From<StoredBy> for By {
 impl From<By> for StoredBy {
     fn from(by: By) -> Self {
         match by {
-            By { name, surface: None, proof: None, shown: None, signed: None, required: None } => Self::Who(name),
-            By { name: who, surface: through, proof, shown, signed, required } => {
-                Self::Whole { who, through, proof, shown, signed, required }
+            By { name, surface: None, proof: None, shown: None, signed: None, required: None, reason: None } => {
+                Self::Who(name)
+            }
+            By { name: who, surface: through, proof, shown, signed, required, reason } => {
+                Self::Whole { who, through, proof, shown, signed, required, reason }
             }
         }
+    }
+}
+
+impl By {
+    /// Returns an answer with its reason, as in `stop, because a test fails`. `None` if it has no reason. Of a form, only
+    /// the reason is returned.
+    #[must_use]
+    pub fn decision(&self, answer: &str) -> Option<String> {
+        let reason = self.reason.as_deref()?;
+        let answer = if answer.starts_with('{') { "answered" } else { answer };
+        Some(format!("{answer}, because {reason}"))
     }
 }
 

@@ -301,6 +301,8 @@ pub struct History {
     approved_at: Option<StepId>,
     /// The terminals that this person saw, if the history has them.
     approved_terminals: Option<Vec<String>>,
+    /// The last answer to a gate with its reason, if it has one.
+    decision: Option<String>,
     /// Number of proposed patches of the machine.
     proposals: u32,
     /// The accepted patches, in order.
@@ -656,7 +658,8 @@ impl History {
                 self.approve(step);
                 self.answer_proposal(*at, choice, by);
             }
-            Event::GateAnswered { step, choice, .. } => {
+            Event::GateAnswered { step, choice, by, .. } => {
+                self.decision = by.decision(choice);
                 if self.gate.as_ref().is_some_and(|gate| gate.answered_by() == AnsweredBy::Human) {
                     self.approve(step);
                 }
@@ -713,6 +716,12 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    /// Returns the last answer to a gate with its reason, if it has one.
+    #[must_use]
+    pub fn decision(&self) -> Option<&str> {
+        self.decision.as_deref()
     }
 
     /// Returns the last gate that a person answered. The answer approved the actions after it.

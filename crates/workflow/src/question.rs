@@ -98,7 +98,7 @@ impl Question {
     }
 }
 
-/// Result fields of a gate in addition to the standard fields.
+/// Result fields of a gate in addition to the standard fields, and to a reason, which a form may have as a field.
 const RESULT_FIELDS: [&str; 2] = ["by", "through"];
 
 /// Returns whether a part of a value is open.

@@ -94,7 +94,8 @@ fn event_line(event: &RunEvent) -> String {
         "gate_answered" => {
             let through = value("through").as_str().map(|through| format!(" through {}", visible(through)));
             let (answer, through) = (question::format_answer(value("answer")), through.unwrap_or_default());
-            (STRONG, format!("{}  {answer} (by {}{through})", text("state"), text("by")))
+            let reason = question::format_reason(value("reason").as_str().unwrap_or_default());
+            (STRONG, format!("{}  {answer}{reason} (by {}{through})", text("state"), text("by")))
         }
         "contract_checked" => {
             let error_suffix =

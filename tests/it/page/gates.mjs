@@ -50,6 +50,7 @@ await play(async (browser) => {
   await stop.click();
   await page.getByRole("alert").filter({ hasText: /passphrase/i }).waitFor();
   await page.getByLabel("Approver's passphrase").fill("correct horse");
+  await page.getByLabel("Reason").fill("the notes are missing");
   // The list may lose the question before the reply to its answer arrives; the result is shown nevertheless.
   await page.route("**/gates/*", async (route) => {
     const response = await route.fetch();
@@ -61,6 +62,7 @@ await play(async (browser) => {
   await page.unroute("**/gates/*");
   const answered = (await tell({ run: ["runs", "show", run, "--json"] }));
   assert.match(JSON.stringify(answered), /"answer":\s*"stop"/);
+  assert.equal(answered.decided, "stop, because the notes are missing");
 
   // A form is filled in by fields. What is filled in before all of the question has arrived stays, and so does the focus.
   let goesOn;

@@ -146,6 +146,39 @@ async fn every_answer_names_its_author_and_channel() {
 }
 
 #[tokio::test]
+async fn run_its_agent_and_the_record_get_the_reason_of_an_answer() {
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.person_named("ann").await;
+    let reasoned = |run: &RunReply, answer: &str, reason: &str| AnswerGate {
+        reason: Some(reason.to_owned()),
+        ..self::answer(run, answer)
+    };
+    let stopped = start_and_wait(&daemon, json!({"prompt": "Go?", "choices": ["go", "stop"]})).await;
+    assert_eq!(stopped.decided, None);
+    assert!(ann.call(reasoned(&stopped, "stop", "  a test\nfails ")).await.unwrap().success);
+    let reply = wait_for_end(&daemon, &stopped).await;
+    assert_eq!(reply.decided.as_deref(), Some("stop, because a test fails"));
+    assert_eq!(reply.final_variables["ask_reason"], "a test fails");
+    let events = events_of(&daemon, &stopped).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answered.data["answer"], &answered.data["reason"]), (&json!("stop"), &json!("a test fails")));
+
+    // A field of a form comes before the reason.
+    let form = json!({"properties": {"reason": {"type": "string"}}, "required": ["reason"]});
+    let filled = start_and_wait(&daemon, json!({"prompt": "Why?", "form": form})).await;
+    assert!(ann.call(reasoned(&filled, r#"{"reason": "a field"}"#, "a line")).await.unwrap().success);
+    let reply = wait_for_end(&daemon, &filled).await;
+    assert_eq!(reply.final_variables["ask_reason"], "a field");
+    assert_eq!(reply.decided.as_deref(), Some("answered, because a line"));
+
+    let without = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
+    assert!(ann.call(reasoned(&without, "go", " ")).await.unwrap().success);
+    let reply = wait_for_end(&daemon, &without).await;
+    assert_eq!((&reply.final_variables["ask_reason"], reply.decided), (&json!(""), None));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn agents_never_answer_questions_for_people() {
     let daemon = TestDaemon::new().await;
     let waiting = start_and_wait(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;

@@ -164,7 +164,7 @@ function card(first) {
   /** @type {HTMLInputElement | null} */
   let passphrase = null;
   /** What the person fills in, and the question that it belongs to. */
-  let entry = { of: "", fields: /** @type {ReturnType<typeof formFields> | null} */ (null), text: h("input", {}) };
+  let entry = { of: "", fields: /** @type {ReturnType<typeof formFields> | null} */ (null), text: h("input", {}), reason: h("input", {}) };
   let isAnswered = false;
   /** Whether an answer is on its way. */
   let isSending = false;
@@ -238,6 +238,7 @@ function card(first) {
       const reply = await ask("POST", `/runs/${encodeURIComponent(gate.run_id)}/gates/${encodeURIComponent(gate.gate_id)}`, {
         ...answer,
         digest: shown.digest,
+        reason: entry.reason.value || undefined,
         ...proof,
       });
       isAnswered = true;
@@ -357,9 +358,10 @@ function card(first) {
     const asked = JSON.stringify([gate.digest, gate.form]);
     if (entry.of !== asked) {
       const text = h("input", { type: "text", autocomplete: "off", class: "grow", "aria-label": "Answer" });
-      entry = { of: asked, fields: gate.form ? formFields(gate.form) : null, text };
+      const reason = h("input", { type: "text", autocomplete: "off", class: "grow", maxlength: "500", placeholder: "optional, for the run and its agent" });
+      entry = { of: asked, fields: gate.form ? formFields(gate.form) : null, text, reason };
     }
-    const { fields, text } = entry;
+    const { fields, text, reason } = entry;
     const focused = element.contains(document.activeElement) ? document.activeElement : null;
     const context = Object.entries(gate.context ?? {});
     buttons = [];
@@ -404,6 +406,7 @@ function card(first) {
             ? gate.choices.map((/** @type {string} */ choice, /** @type {number} */ index) => button(choice, () => ({ answer: choice, number: index + 1 })))
             : [text, button("Answer", () => ({ answer: text.value }))],
       ),
+      h("label", { class: "line reason" }, "Reason", reason),
       proofRow,
       told,
     );

@@ -124,7 +124,11 @@ fn report_event(event: &RunEvent, state_count: &mut u32, progress: &mut Progress
         "gate_answered" => {
             let answer = event.data.get("answer").cloned().unwrap_or_default();
             let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
-            progress.set_message(format!("{} answered: {answer}", text("by")));
+            let reason = match text("reason") {
+                "" => String::new(),
+                reason => format!(", because {reason}"),
+            };
+            progress.set_message(format!("{} answered: {answer}{reason}", text("by")));
         }
         "workflow_paused" => progress.set_message(format!("paused by {}", text("by"))),
         "workflow_resumed" => progress.set_message(format!("resumed by {}", text("by"))),

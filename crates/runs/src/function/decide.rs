@@ -111,7 +111,7 @@ impl FunctionState {
                 else {
                     return None;
                 };
-                let outcome = CallOutcome::Answer(to_answer(kind, choice));
+                let outcome = CallOutcome::Answer(to_answer(kind, choice, &by));
                 (step(run, number)? == gate).then_some(FunctionEvent::Outcome { number, outcome, by: Some(by) })
             }
             Input::ChildWaits { step, waits } => Some(FunctionEvent::Child { number: u64::from(step.visit), waits }),

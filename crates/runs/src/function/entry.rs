@@ -455,6 +455,7 @@ mod tests {
                 form: Some(value()),
                 answered_by: None,
                 context: Some(value()),
+                with_reason: false,
             }),
             call(CallKind::RunWorkflow { workflow: "w".to_owned(), input: value(), params: fields(), timeout: None }),
             call(CallKind::RunGraph { graph: "g".to_owned(), input: value(), timeout: None }),

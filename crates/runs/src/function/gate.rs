@@ -1,10 +1,10 @@
 //! Gates of functions.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use steplatch_ids::{RunId, StepId};
 use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
-use steplatch_workflow::{AnsweredBy, Form};
+use steplatch_workflow::{AnsweredBy, By, Form};
 
 use super::calls::{CallTarget, PendingCall, waits_for_answer};
 use super::entry::{CallLabel, Entry};
@@ -26,7 +26,7 @@ fn parse_answerer(answerer: &str) -> Option<AnsweredBy> {
 /// Returns the open gate of a call, if the call is a gate that waits.
 pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<OpenGate> {
     let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.target) else { return None };
-    let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
+    let CallKind::Gate { prompt, choices, form, answered_by, context, timeout, .. } = kind else { return None };
     if !waits_for_answer(kind) || gate_problem(kind).is_some() {
         return None;
     }
@@ -90,13 +90,29 @@ fn requested_form(form: Option<&Value>) -> Option<&Value> {
     form.filter(|form| !form.is_null())
 }
 
-/// Returns an answer as the function receives it: the fields of a form, or the text.
-pub(super) fn to_answer(kind: &CallKind, choice: String) -> Answer {
-    match kind {
-        CallKind::Gate { form, .. } if requested_form(form.as_ref()).is_some() => {
-            Answer::Value(serde_json::from_str(&choice).unwrap_or_else(|_| choice.into()))
+/// Returns an answer as the function receives it: the fields of a form, or the text; in a dict with its author and
+/// reason, if the function requests these.
+pub(super) fn to_answer(kind: &CallKind, choice: String, by: &By) -> Answer {
+    let CallKind::Gate { form, with_reason, .. } = kind else { return Answer::Value(choice.into()) };
+    let answer = match requested_form(form.as_ref()) {
+        Some(_) => serde_json::from_str(&choice).unwrap_or_else(|_| choice.into()),
+        None => Value::from(choice),
+    };
+    Answer::Value(match with_reason {
+        true => json!({"answer": answer, "by": by.name, "reason": by.reason.as_deref().unwrap_or_default()}),
+        false => answer,
+    })
+}
+
+/// Returns the answer that a person gave, from the answer that a function received.
+pub(super) fn plain_answer(answer: Value, by: &By) -> Value {
+    match answer {
+        Value::Object(mut fields)
+            if fields.len() == 3 && fields.contains_key("reason") && fields.get("by") == Some(&json!(by.name)) =>
+        {
+            fields.remove("answer").unwrap_or(Value::Object(fields))
         }
-        _ => Answer::Value(choice.into()),
+        answer => answer,
     }
 }
 
@@ -104,6 +120,7 @@ pub(super) fn to_answer(kind: &CallKind, choice: String) -> Answer {
 pub(crate) fn closed_gate(run: &RunId, record: &Record) -> Result<Option<ClosedGate>, Unreadable> {
     Ok(match Entry::read(record, &Seal::default())? {
         Entry::Answered { at, number, answer: Answer::Value(answer), by: Some(by), .. } => {
+            let answer = plain_answer(answer, &by);
             let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Answered { at, answer, by } })
         }

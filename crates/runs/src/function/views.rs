@@ -11,7 +11,7 @@ use steplatch_store::Record;
 
 use super::calls::{ROOT, child_run_id};
 use super::entry::{CallLabel, Entry, event_name};
-use super::gate::{HUMAN, step};
+use super::gate::{HUMAN, plain_answer, step};
 use super::history::FunctionState;
 use crate::event::{Unreadable, add_author, envelope};
 use crate::run::{Run, RunStatus};
@@ -57,6 +57,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                 CallLabel::Other => return Ok(None),
                 CallLabel::Gate => match answer {
                     Answer::Value(answer) => {
+                        let answer = by.as_ref().map_or(answer.clone(), |by| plain_answer(answer, by));
                         let mut data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer});
                         add_author(&mut data, by);
                         ("gate_answered", data)
@@ -217,11 +218,17 @@ pub(crate) fn report(
     records: &[Record],
     secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
-    let mut state = FunctionState::default();
+    let (mut state, mut decided) = (FunctionState::default(), None);
     for record in records {
-        state.apply(&Entry::read(record, &Seal::default())?);
+        let entry = Entry::read(record, &Seal::default())?;
+        state.apply(&entry);
+        if let Entry::Answered { answer: Answer::Value(answer), by: Some(by), .. } = entry {
+            let answer = plain_answer(answer, &by);
+            decided = by.decision(answer.as_str().unwrap_or("{"));
+        }
     }
     Ok(RunReply {
+        decided: secrets.masked_if(decided),
         result: state.end.and_then(|end| end.result).map(|result| secrets.masked_value(result)),
         ..run.reply(&progress, secrets)
     })

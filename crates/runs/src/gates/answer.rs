@@ -8,6 +8,15 @@ use steplatch_workflow::{By, Field, Form, Proof, SignedAnswer};
 use super::error::InvalidAnswer;
 use super::open_gate::OpenGate;
 
+/// Maximum length of a reason, in characters.
+const MAX_REASON_CHARS: usize = 500;
+
+/// Returns a reason on one line and with its maximum length, unless it is empty.
+fn to_reason(text: &str) -> Option<String> {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(words.chars().take(MAX_REASON_CHARS).collect::<String>()).filter(|reason| !reason.is_empty())
+}
+
 /// An answer to a gate, as received.
 #[derive(Debug)]
 pub struct GateAnswer {
@@ -21,14 +30,16 @@ pub struct GateAnswer {
     pub(crate) passkey: Option<Box<PasskeyAssertion>>,
     /// Digest of the gate that the sender saw.
     pub(crate) digest: Option<String>,
+    reason: Option<String>,
     /// True if the client sent it as an agent's decision. Such a decision never answers a gate for people.
     pub(crate) is_agent_decision: bool,
 }
 
 impl From<AnswerGate> for GateAnswer {
     fn from(verb: AnswerGate) -> Self {
-        let AnswerGate { run_id, gate_id, answer, number, form, passphrase, passkey, digest } = verb;
-        Self { run_id, gate_id, answer, number, form, passphrase, passkey, digest, is_agent_decision: false }
+        let AnswerGate { run_id, gate_id, answer, number, form, passphrase, passkey, digest, reason } = verb;
+        let reason = reason.as_deref().and_then(to_reason);
+        Self { run_id, gate_id, answer, number, form, passphrase, passkey, digest, reason, is_agent_decision: false }
     }
 }
 
@@ -44,6 +55,7 @@ impl From<Decide> for GateAnswer {
             passphrase: None,
             passkey: None,
             digest: None,
+            reason: None,
             is_agent_decision: true,
         }
     }
@@ -58,10 +70,11 @@ impl GateAnswer {
         }
         let (shown, signed) = (self.digest.clone(), signed.map(Box::new));
         let (proof, required) = proof.map(|GateProof { provided, required }| (provided, required)).unzip();
-        By { name: caller.display_name().await, surface: Some(surface), proof, shown, signed, required }
+        let reason = self.reason.clone();
+        By { name: caller.display_name().await, surface: Some(surface), proof, shown, signed, required, reason }
     }
 
-    /// Returns the text that a passkey signs.
+    /// Returns the text that a passkey signs. The reason is not a part of it.
     ///
     /// # Errors
     /// If the answer has an unsigned part.

@@ -136,6 +136,7 @@ pub(crate) fn build_report(
         saved_workflow_name: saving.saved,
         duplicate_of: saving.duplicate_of,
         pending_gate: gate,
+        decided: secrets.masked_if(history.decision().map(str::to_owned)),
         error: reply.error.or_else(|| secrets.masked_if(saving.error)),
         repairs: progress.repairs,
         ..reply

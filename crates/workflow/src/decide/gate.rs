@@ -104,7 +104,9 @@ impl DecisionBuilder<'_> {
                 let fields =
                     [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.name.as_str().into())];
                 let surface = by.surface.as_deref().map(|surface| ("through", surface.into()));
-                let fields = fields.into_iter().chain(surface).map(|(name, value)| (name.to_owned(), value));
+                let reason = ("reason", by.reason.as_deref().unwrap_or_default().into());
+                let fields = fields.into_iter().chain(surface).chain([reason]);
+                let fields = fields.map(|(name, value)| (name.to_owned(), value));
                 let result = fields.chain(form_values.into_iter().flatten()).collect();
                 self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
                 // The time limit of the gate no longer applies.

@@ -126,7 +126,7 @@ fn result_fields(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> 
                 Some(Ok(form)) => form.fields().iter().map(Field::name).collect(),
                 None => Vec::new(),
             };
-            texts(&[&["answer", "by", "through"], &names[..]].concat())
+            texts(&[&["answer", "by", "through", "reason"], &names[..]].concat())
         }
         // Functions and remote workflows may return any fields.
         tool::RUN_WORKFLOW => return None,

@@ -128,10 +128,15 @@ impl GatePrompt {
         }
         match &mut self.step {
             Step::Answer => {
-                let ((answer, number), reason) = match parse_choice(&self.gate, line) {
+                let (choice, reason) = match parse_choice(&self.gate, line) {
                     Ok(choice) => (choice, None),
-                    Err(error) => parse_reasoned_choice(&self.gate, line).ok_or(error)?,
+                    // A reason may follow, as in '2 because a test fails'.
+                    Err(error) => {
+                        let (choice, reason) = line.split_once(" because ").ok_or(error)?;
+                        (parse_choice(&self.gate, choice.trim_end_matches(','))?, Some(reason.to_owned()))
+                    }
                 };
+                let (answer, number) = choice;
                 Ok(Some(AnswerGate { answer, number, reason, ..self.empty_answer() }))
             }
             Step::Field { index, filled } => {
@@ -177,13 +182,6 @@ impl GatePrompt {
         let GateInfo { run_id, gate_id, digest, .. } = self.gate.clone();
         AnswerGate { run_id, gate_id: Some(gate_id), digest: Some(digest), ..AnswerGate::default() }
     }
-}
-
-/// Returns a choice and its reason from a line such as `2 because a test fails`.
-fn parse_reasoned_choice(gate: &GateInfo, line: &str) -> Option<((String, Option<usize>), Option<String>)> {
-    let (choice, reason) = line.split_once(" because ")?;
-    let choice = parse_choice(gate, choice.trim_end_matches(',')).ok()?;
-    Some((choice, Some(reason.to_owned())))
 }
 
 /// Returns the prompt for a field, with its constraint.

@@ -74,7 +74,7 @@ pub(super) enum GateStep {
 
 /// The outcome of a dialog.
 pub(super) enum DialogOutcome {
-    Answered(AnswerGate),
+    Answered(Box<AnswerGate>),
     /// No answer, with the reason.
     LeftOpen(&'static str),
 }
@@ -176,7 +176,7 @@ impl Elicitor {
         let reason = match response.map(|response| dialog::read(&gate, response)) {
             Err(reason) | Ok(DialogOutcome::LeftOpen(reason)) => reason.to_owned(),
             Ok(DialogOutcome::Answered(answer)) => match submit_answer(
-                AnswerGate { digest: Some(state.digest.clone()), ..answer },
+                AnswerGate { digest: Some(state.digest.clone()), ..*answer },
                 caller.daemon,
                 &caller.call.client,
             )

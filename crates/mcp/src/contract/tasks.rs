@@ -232,7 +232,7 @@ impl Elicitor {
             };
             match dialog::read(gate, response) {
                 DialogOutcome::Answered(answer) => {
-                    let answer = AnswerGate { digest: Some(question.digest.clone()), ..answer };
+                    let answer = AnswerGate { digest: Some(question.digest.clone()), ..*answer };
                     match submit_answer(answer, daemon, client).await? {
                         Err(Rejection { reason, may_retry: true })
                             if self.open_questions.record_rejection(&question, &reason) < MAX_ATTEMPTS => {}

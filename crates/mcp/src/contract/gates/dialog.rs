@@ -168,14 +168,18 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
         if content.is_empty() {
             return UNDECIDED;
         }
-        return DialogOutcome::Answered(AnswerGate { form: Some(content), ..new_answer() });
+        return DialogOutcome::Answered(Box::new(AnswerGate { form: Some(content), ..new_answer() }));
     }
     let field = if gate.choices.is_empty() { ANSWER } else { DECISION };
     match content.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty()) {
         Some(text) => {
             let index = shown_choices(gate).iter().position(|shown| shown == text);
             let answer = index.map_or(text, |index| &gate.choices[index]).to_owned();
-            DialogOutcome::Answered(AnswerGate { answer, number: index.map(|index| index + 1), ..new_answer() })
+            DialogOutcome::Answered(Box::new(AnswerGate {
+                answer,
+                number: index.map(|index| index + 1),
+                ..new_answer()
+            }))
         }
         None => UNDECIDED,
     }
@@ -200,7 +204,7 @@ mod tests {
 
     fn read_result(gate: &GateInfo, result: Value) -> Result<AnswerGate, &'static str> {
         match read(gate, serde_json::from_value(result).unwrap()) {
-            DialogOutcome::Answered(answer) => Ok(answer),
+            DialogOutcome::Answered(answer) => Ok(*answer),
             DialogOutcome::LeftOpen(reason) => Err(reason),
         }
     }

@@ -23,7 +23,7 @@ use crate::{completion, daemon_client, pager, passphrase, question};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gates {
-    /// List open gates (questions that runs wait for), oldest first
+    /// List open gates (questions that runs wait for) by workflow, oldest first
     List {
         /// Print JSON
         #[arg(long)]
@@ -155,7 +155,15 @@ pub(crate) fn open_gates(runs: &[RunRecord]) -> Vec<(&RunRecord, &GateInfo)> {
 
 async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let runs = all(paths, Some("waiting")).await?;
-    let gates = open_gates(&runs);
+    let mut gates = open_gates(&runs);
+    // Gates of a workflow stand together. The workflow whose gate has waited longest comes first.
+    let mut workflows: Vec<&str> = Vec::new();
+    for (run, _) in &gates {
+        if !workflows.contains(&run.workflow_id.as_str()) {
+            workflows.push(&run.workflow_id);
+        }
+    }
+    gates.sort_by_key(|(run, _)| workflows.iter().position(|workflow| *workflow == run.workflow_id));
     let locked = runs.iter().filter(|run| run.locked).count();
     if json {
         print::json(&json!({ "gates": gates.iter().map(|(_, gate)| gate).collect::<Vec<_>>() }))?;

@@ -138,10 +138,13 @@ fn invalid_form_is_an_error_that_the_function_may_catch() {
 fn function_receives_the_reason_of_an_answer_if_it_requests_it() {
     let story = Story::new();
     let run = story.start_function(
-        "first = await ctx.gate('Publish?', choices=['publish', 'stop'], with_reason=True)\n\
+        "first = await ctx.gate('Publish?', choices=['publish', 'stop'], with_reason=True, approvers=['team'], \
+         escalate_after={'leads': 3600})\n\
          second = await ctx.gate('Really?')\n\
          return [first['answer'], first['reason'], second]",
     );
+    let gate = story.home.run(&["gates", "list", "--json"]).json()["gates"][0].clone();
+    assert_eq!(gate["approvers"], json!({"team": 0, "leads": 3600}));
     let without_answer = story.home.run(&["gates", "answer", &run, "--reason", "no notes"]);
     assert!(without_answer.stderr.contains("a reason needs an answer"), "{without_answer:?}");
     story.home.run(&["gates", "answer", &run, "stop", "--reason", "no notes"]).expect_success();

@@ -283,7 +283,7 @@ impl NotificationTask {
             Observed::Open { scope, observations } => {
                 self.board.observe(|occasion| scope.contains(occasion), observations, now);
             }
-            Observed::End(end) => self.board.record_end(end, now),
+            Observed::End(end) => self.board.record_end(*end, now),
             Observed::EndsListed => self.board.finish_list_of_ends(),
         }
     }

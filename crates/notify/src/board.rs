@@ -436,7 +436,7 @@ fn announcement_time(
     zone: &TimeZone,
 ) -> Option<Timestamp> {
     let at = match (state.announced.get(&occasion.id()), rule.remind_after) {
-        (None, _) => occasion.since.end_of(rule.min_wait.0, now),
+        (None, _) => occasion.since.end_of(rule.delay(occasion), now),
         (Some(announced), Some(span)) if !announced.has_reminded => announced.at.end_of(span.0, now),
         (Some(_), _) => return None,
     };

@@ -51,12 +51,14 @@ impl Message {
         // Invisible characters may hide a secret, and a cut may leave a part of it: mask before and after cleaning.
         let clean = |text: String, max_chars| clean_text(&mask(clean_text(&mask(text), usize::MAX)), max_chars);
         let name = |text: &Option<String>| text.clone().map(|text| clean(text, MAX_NAME_CHARS));
-        let Subject { workflow, run_id, gate_id, terminal_id, terminal, host, by, prompt } = &occasion.subject;
+        let Subject { workflow, run_id, gate_id, approvers, terminal_id, terminal, host, by, prompt } =
+            &occasion.subject;
         let prompt = prompt.clone().filter(|_| rule.include_prompt);
         let subject = Subject {
             workflow: name(workflow),
             run_id: name(run_id),
             gate_id: name(gate_id),
+            approvers: approvers.clone(),
             terminal_id: name(terminal_id),
             terminal: name(terminal),
             host: name(host),
@@ -96,7 +98,7 @@ impl Message {
     /// Returns the names and texts of the message that are present.
     #[must_use]
     pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let Subject { workflow, run_id, gate_id, terminal_id, terminal, host, by, prompt } =
+        let Subject { workflow, run_id, gate_id, approvers: _, terminal_id, terminal, host, by, prompt } =
             self.occasion.subject.clone();
         let fields = [
             ("title", Some(self.title.clone())),
@@ -229,6 +231,7 @@ mod tests {
         let subject = Subject {
             workflow: text("release"),
             run_id: text("run_1"),
+            approvers: std::collections::BTreeMap::new(),
             gate_id: text("run_1/ask/1"),
             terminal_id: text("term_1"),
             terminal: text("build"),

@@ -1,5 +1,7 @@
 //! Occasions: the reasons to notify a person.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use steplatch_clock::Timestamp;
 
@@ -75,6 +77,9 @@ pub struct Subject {
     /// Id of the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
+    /// Groups of approvers of the gate, each with the seconds until it is told.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub approvers: BTreeMap<String, u64>,
     /// Id of the terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_id: Option<String>,

@@ -1,5 +1,7 @@
 //! Rules of the settings file: one table `[[notify]]` each.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use steplatch_remote::{Filter, Token, is_loopback};
@@ -13,6 +15,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("name", "name of the rule"),
     ("when", "occasions of notifications"),
     ("workflows", "globs of the workflows; all without it"),
+    ("group", "name of the group that gates tell as approvers; without it, the rule concerns all gates"),
     ("terminals", "globs of the terminals; all without it"),
     ("min_wait", "minimum time that something waits for a person before its notification"),
     ("quiet", "hours of each day without notifications, in local time"),
@@ -39,6 +42,8 @@ pub struct Rule {
     pub when: Vec<Kind>,
     /// Globs of the workflows.
     pub workflows: Vec<String>,
+    /// Group of approvers. The rule concerns only gates that name the group.
+    pub group: Option<String>,
     /// Globs of the terminals.
     pub terminals: Vec<String>,
     /// Minimum age of a lasting occasion.
@@ -154,6 +159,10 @@ impl Rule {
         let name: Option<String> = reader.read("name");
         let when = reader.read_kinds();
         let workflows = reader.read_globs("workflows");
+        let group: Option<String> = reader.read("group");
+        if group.as_ref().is_some_and(|group| !is_name(group)) {
+            reader.add("group", "must be 1 to 64 letters, digits, '.', '_' or '-'");
+        }
         let terminals = reader.read_globs("terminals");
         let min_wait = reader.read("min_wait").unwrap_or_default();
         let quiet = reader.read("quiet");
@@ -178,7 +187,7 @@ impl Rule {
                     names.find(|name| !is_taken(name)).expect("a later number is free")
                 });
                 let include_prompt = !included.is_empty();
-                Ok(Self { name, when, workflows, terminals, min_wait, quiet, remind_after, include_prompt, way })
+                Ok(Self { name, when, workflows, group, terminals, min_wait, quiet, remind_after, include_prompt, way })
             }
             _ => Err(reader.problems),
         }
@@ -195,8 +204,16 @@ impl Rule {
         };
         let subject = &occasion.subject;
         (self.when.contains(&kind) || is_repaired)
+            && (kind != Kind::Gate || self.group.as_ref().is_none_or(|group| subject.approvers.contains_key(group)))
             && (!kind.is_about_run() || admits(&self.workflows, [&subject.workflow, &None]))
             && (!kind.is_about_terminal() || admits(&self.terminals, [&subject.terminal, &subject.terminal_id]))
+    }
+
+    /// Returns the minimum age of an occasion before its announcement.
+    #[must_use]
+    pub fn delay(&self, occasion: &Occasion) -> Duration {
+        let escalation = self.group.as_ref().and_then(|group| occasion.subject.approvers.get(group));
+        self.min_wait.0.max(Duration::from_secs(escalation.copied().unwrap_or_default()))
     }
 
     /// Returns the value of a key for the list of settings.
@@ -207,6 +224,7 @@ impl Rule {
         match key {
             "when" => self.when.iter().map(|kind| kind.name()).collect(),
             "workflows" => json!(self.workflows),
+            "group" => json!(self.group),
             "terminals" => json!(self.terminals),
             "min_wait" => json!(format!("{}s", seconds(self.min_wait))),
             "remind_after" => json!(self.remind_after.map(|span| format!("{}s", seconds(span)))),

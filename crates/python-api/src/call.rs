@@ -53,6 +53,12 @@ pub enum CallKind {
         /// True if the answer is a dict with the answer, its author and their reason.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_reason: bool,
+        /// Groups of notification rules that are told at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approvers: Option<Box<Value>>,
+        /// Groups of notification rules that are told later, with seconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        escalate_after: Option<Box<Value>>,
     },
     /// Start a run of another workflow. The answer is its result, or an exception if the run did not complete.
     RunWorkflow {

@@ -348,11 +348,15 @@ class WorkflowContext:
             answer = await _executed(answer[0], asked["node"], input, kwargs)
         return _given(answer)
 
-    async def gate(self, prompt, timeout=None, choices=None, form=None, answered_by=None, context=None, with_reason=False):
+    async def gate(self, prompt, timeout=None, choices=None, form=None, answered_by=None, context=None, with_reason=False, approvers=None, escalate_after=None):
         asked = {"prompt": prompt, "timeout": timeout, "choices": choices, "form": form, "answered_by": answered_by, "context": context}
         asked["within"] = self._within
         if with_reason:
             asked["with_reason"] = True
+        if approvers is not None:
+            asked["approvers"] = approvers
+        if escalate_after is not None:
+            asked["escalate_after"] = escalate_after
         return _given(await _steplatch_ask("gate", asked))
 
     async def run_workflow(self, id, input=None, params=None, timeout=None):

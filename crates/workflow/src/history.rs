@@ -208,6 +208,15 @@ impl Gate {
         }
     }
 
+    /// Returns the groups of approvers that notifications reach, each with the seconds until then.
+    #[must_use]
+    pub fn approvers(&self) -> BTreeMap<String, u64> {
+        match &self.asks {
+            GateRequest::Judgement { .. } | GateRequest::Patch { .. } => BTreeMap::new(),
+            GateRequest::Answer { question, .. } => question.approvers.clone(),
+        }
+    }
+
     /// Returns the deadline of a valid answer.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {

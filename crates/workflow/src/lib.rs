@@ -65,7 +65,7 @@ pub use gateless::{CalledName, GatelessNames, may_ask_person};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, RECORDED, Repair, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
 pub use outer::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWork, FunctionWorkKind};
-pub use question::{AnsweredBy, Question};
+pub use question::{AnsweredBy, InvalidApprovers, Question, read_approvers};
 pub use rehearsal::{Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 pub use repair::{ACCEPT_AND_ASK, DECLINE, PatchError, Proposal, Weakening, patched, weakenings};
 pub use substitute::filtered_forms;

@@ -2,6 +2,7 @@
 
 mod error;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,14 @@ use serde_json::{Map, Value};
 use crate::form::{Field, Form};
 use crate::substitute;
 use crate::variables::STANDARD_FIELDS;
+pub use error::InvalidApprovers;
 pub(crate) use error::InvalidQuestion;
 
 /// Maximum number of choices.
 const MAX_CHOICES: usize = 20;
+
+/// Maximum number of groups of approvers.
+const MAX_GROUPS: usize = 10;
 
 /// Maximum time limit of a gate, in seconds: a year.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
@@ -54,6 +59,9 @@ pub struct Question {
     pub form: Option<Value>,
     /// Actors that may answer.
     pub answered_by: AnsweredBy,
+    /// Groups of approvers that notifications reach, each with the seconds until then.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub approvers: BTreeMap<String, u64>,
 }
 
 impl Question {
@@ -77,6 +85,7 @@ impl Question {
                 .find(|(name, _)| *name == answered_by)
                 .map(|(_, who)| who)
                 .unwrap_or_default(),
+            approvers: read_approvers(params.get("approvers"), params.get("escalate_after")).unwrap_or_default(),
         };
         Ok((question, non_null_param(params, "timeout").and_then(parse_timeout)))
     }
@@ -117,6 +126,40 @@ fn non_null_param<'p>(params: &'p Map<String, Value>, key: &str) -> Option<&'p V
 fn parse_timeout(value: &Value) -> Option<Duration> {
     let number: f64 = substitute::as_text(value).trim().parse().ok()?;
     (0.0..=MAX_TIMEOUT_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
+}
+
+/// Reads the groups of approvers of a gate, each with the seconds until notifications reach it: `approvers` is a name or
+/// a list of names, which are reached at once, and `escalate_after` has names with seconds.
+///
+/// # Errors
+/// If one of the two has another form.
+pub fn read_approvers(
+    approvers: Option<&Value>,
+    escalate_after: Option<&Value>,
+) -> Result<BTreeMap<String, u64>, InvalidApprovers> {
+    let is_name = |name: &str| {
+        (1..=64).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    let at_once = match approvers.filter(|value| !value.is_null()) {
+        None => Some(Vec::new()),
+        Some(Value::String(name)) => Some(vec![name.clone()]),
+        Some(Value::Array(names)) => names.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+        Some(_) => None,
+    };
+    let at_once = at_once.filter(|names| names.iter().all(|name| is_name(name)) && names.len() <= MAX_GROUPS);
+    let later: Option<Vec<(String, u64)>> = match escalate_after.filter(|value| !value.is_null()) {
+        None => Some(Vec::new()),
+        Some(Value::Object(groups)) => groups
+            .iter()
+            .map(|(name, value)| Some((name.clone(), parse_timeout(value)?.as_secs())).filter(|_| is_name(name)))
+            .collect(),
+        Some(_) => None,
+    };
+    let later = later.filter(|groups| groups.len() <= MAX_GROUPS).ok_or(InvalidApprovers::EscalateAfter)?;
+    let mut groups = BTreeMap::from_iter(later);
+    groups.extend(at_once.ok_or(InvalidApprovers::Approvers)?.into_iter().map(|name| (name, 0)));
+    Ok(groups)
 }
 
 /// Returns the problems of the parameters. Ignores open values, whose variables are not replaced yet.
@@ -168,5 +211,8 @@ pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> 
     {
         problems.push(InvalidQuestion::AnsweredBy(value.clone()));
     }
+    let [approvers, escalate_after] = ["approvers", "escalate_after"]
+        .map(|key| non_null_param(params, key).filter(|value| !contains_open(value, &is_open)));
+    problems.extend(read_approvers(approvers, escalate_after).err().map(InvalidQuestion::Approvers));
     problems
 }

@@ -35,7 +35,7 @@ pub(super) enum Observed {
     /// The open occasions of a scope.
     Open { scope: Scope, observations: Vec<Observation> },
     /// The end of a run.
-    End(Observation),
+    End(Box<Observation>),
     /// All earlier ends have been reported, and each later one is reported when it happens.
     EndsListed,
 }
@@ -93,7 +93,7 @@ pub(super) async fn watch_runs(
     }
     let ends: Vec<Observation> = list(None).await.iter().filter_map(end_of).collect();
     for end in ends.into_iter().filter(|end| end.since.is_some_and(|since| since >= seen_until)) {
-        if sender.send(Observed::End(end)).await.is_err() {
+        if sender.send(Observed::End(Box::new(end))).await.is_err() {
             return;
         }
     }
@@ -120,7 +120,7 @@ pub(super) async fn watch_runs(
             unread.remove(&run_id);
             let observations = record.iter().flat_map(|run| open_gates(run, includes_prompt)).collect();
             let scope = Scope::GatesOfRun(run_id);
-            let end = record.as_ref().and_then(end_of).map(Observed::End);
+            let end = record.as_ref().and_then(end_of).map(|end| Observed::End(Box::new(end)));
             for observed in [Some(Observed::Open { scope, observations }), end].into_iter().flatten() {
                 if sender.send(observed).await.is_err() {
                     return;
@@ -149,6 +149,7 @@ fn open_gates(run: &RunRecord, includes_prompt: bool) -> impl Iterator<Item = Ob
             workflow: Some(run.workflow_id.clone()),
             run_id: Some(run.run_id.clone()),
             gate_id: Some(gate.gate_id.clone()),
+            approvers: gate.approvers.clone(),
             prompt: includes_prompt.then(|| gate.prompt.clone()),
             ..Subject::default()
         },

@@ -7,8 +7,8 @@ use steplatch_daemon::Configuration;
 use steplatch_host::RemoteHostConfig;
 use steplatch_notify::Rule;
 use steplatch_protocol::{
-    AnswerGate, CheckHost, HoldTerminal, ListNotifications, OpenTerminal, RunWorkflow, SendInput, TerminalNotification,
-    TestNotification, WatchNotifications,
+    AnswerGate, CheckHost, GetRun, HoldTerminal, ListNotifications, OpenTerminal, RunWorkflow, SendInput,
+    TerminalNotification, TestNotification, WatchNotifications,
 };
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, WebhookReceiver, eventually};
 
@@ -171,6 +171,33 @@ async fn command_gets_the_message_in_its_environment_and_a_hung_rule_delays_no_o
     assert_eq!(names, ["sleep", "sh", "false", "other", "hook"]);
     assert_eq!(rules[2].last_error.as_deref(), Some("the command ended with exit code 1"));
     assert_eq!((rules[0].pending, rules[3].pending), (1, 0));
+}
+
+#[tokio::test]
+async fn gate_of_machine_and_function_reaches_its_approvers_in_turn() {
+    let receiver = WebhookReceiver::start();
+    let clock = ManualClock::new(Timestamp(1_768_046_400_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
+    let rule = |group: &str| {
+        let url = receiver.url(&format!("/{group}"));
+        format!("[[notify]]\nname = '{group}'\nwhen = ['gate']\ngroup = '{group}'\nwebhook = '{url}'\n")
+    };
+    daemon.configure(configuration(&["team", "leads", "others"].map(rule).concat()));
+    let params = json!({"prompt": "Go?", "approvers": "team", "escalate_after": {"leads": 600}});
+    let definition = json!({"name": "release", "initial_state": "ask", "states": {"ask": {
+        "action": {"tool": "gate", "params": params}}}});
+    let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
+    let run = daemon.call(verb).await;
+    let paths = || receiver.requests().iter().map(|request| request.path.clone()).collect::<Vec<_>>();
+    eventually("the team is told", async || (paths() == ["/team"]).then_some(())).await;
+    let gate = daemon.call(GetRun { run_id: run.run_id.clone(), ..GetRun::default() }).await.pending_gate.unwrap();
+    assert_eq!(gate.approvers, [("leads".to_owned(), 600), ("team".to_owned(), 0)].into());
+    eventually("the leads are told after ten minutes", async || {
+        clock.advance(Duration::from_secs(60));
+        (paths() == ["/team", "/leads"]).then_some(()).ok_or(paths())
+    })
+    .await;
+    daemon.stop().await;
 }
 
 #[tokio::test]

@@ -111,6 +111,35 @@ fn gate_answered_within_the_minimum_wait_is_never_announced() {
 }
 
 #[test]
+fn gate_is_escalated_to_the_groups_that_it_names() {
+    let grouped = |group: &str, way: &str| format!("[[notify]]\nwhen = ['gate']\ngroup = '{group}'\n{way}\n");
+    let rules = [
+        grouped("team", "webhook = 'https://team.example'"),
+        grouped("leads", "webhook = 'https://leads.example'\nmin_wait = '10s'"),
+        grouped("others", "webhook = 'https://others.example'"),
+        "[[notify]]\nwhen = ['gate']\ncommand = ['everybody']\n".to_owned(),
+    ];
+    let mut board = board(&rules.concat());
+    let mut escalated = gate("a", 0);
+    escalated.subject.approvers = [("team".to_owned(), 0), ("leads".to_owned(), 60)].into();
+    let told = |board: &mut Board, now: i64| {
+        board.advance(at(now));
+        let due = board.begin_due(at(now));
+        for (rule, delivery) in &due {
+            board.finish(&rule.name, delivery, Ok(Some(7)), at(now));
+        }
+        due.iter().map(|(rule, delivery)| format!("{} {}", rule.name, delivery.occasion.key)).collect::<Vec<_>>()
+    };
+    board.see(vec![escalated, gate("b", 0)], 0);
+    assert_eq!(told(&mut board, 0), ["team.example a", "everybody a", "everybody b"]);
+    assert_eq!(board.next(0), Some(60));
+    let mut board = board.restarted(30);
+    assert_eq!(told(&mut board, 59), [""; 0]);
+    assert_eq!(told(&mut board, 60), ["leads.example a"]);
+    assert_eq!(board.next(60), None);
+}
+
+#[test]
 fn reminder_follows_once() {
     let mut board = board(&format!("{WEBHOOK}remind_after = '5m'"));
     board.see(vec![gate("a", 0)], 0);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::{RunId, StepId};
 use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
-use steplatch_workflow::{AnsweredBy, By, Form};
+use steplatch_workflow::{AnsweredBy, By, Form, read_approvers};
 
 use super::calls::{CallTarget, PendingCall, waits_for_answer};
 use super::entry::{CallLabel, Entry};
@@ -26,7 +26,10 @@ fn parse_answerer(answerer: &str) -> Option<AnsweredBy> {
 /// Returns the open gate of a call, if the call is a gate that waits.
 pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<OpenGate> {
     let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.target) else { return None };
-    let CallKind::Gate { prompt, choices, form, answered_by, context, timeout, .. } = kind else { return None };
+    let CallKind::Gate { prompt, choices, form, answered_by, context, timeout, approvers, escalate_after, .. } = kind
+    else {
+        return None;
+    };
     if !waits_for_answer(kind) || gate_problem(kind).is_some() {
         return None;
     }
@@ -38,6 +41,7 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
         choices_for_person: Vec::new(),
         form: requested_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
         answered_by: answered_by.as_deref().map_or(Some(AnsweredBy::Human), parse_answerer)?,
+        approvers: read_approvers(approvers.as_deref(), escalate_after.as_deref()).unwrap_or_default(),
         on_timeout: None,
         expires_at: timeout.and_then(|seconds| Some(at.after(TimeSpan::from_seconds(seconds).duration()?))),
         context: match context {
@@ -61,7 +65,9 @@ pub(super) fn is_for_person(kind: &CallKind) -> bool {
 
 /// Returns the problem of a gate that a function opens, for the function's author.
 pub(super) fn gate_problem(kind: &CallKind) -> Option<String> {
-    let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
+    let CallKind::Gate { prompt, choices, form, answered_by, approvers, escalate_after, .. } = kind else {
+        return None;
+    };
     if prompt.trim().is_empty() {
         return Some("ctx.gate needs a prompt".to_owned());
     }
@@ -78,6 +84,9 @@ pub(super) fn gate_problem(kind: &CallKind) -> Option<String> {
             "answered_by must be one of {}, not '{other}'",
             ANSWERERS.map(AnsweredBy::name).join(", ")
         ));
+    }
+    if let Err(error) = read_approvers(approvers.as_deref(), escalate_after.as_deref()) {
+        return Some(error.to_string());
     }
     let form = requested_form(form.as_ref())?;
     if choices.is_some() {

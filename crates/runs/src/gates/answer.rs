@@ -176,6 +176,7 @@ mod tests {
             choices_for_person: Vec::new(),
             form: None,
             answered_by: AnsweredBy::Anyone,
+            approvers: std::collections::BTreeMap::new(),
             context: Map::new(),
             expires_at: None,
             on_timeout: None,

@@ -1,5 +1,7 @@
 //! An open gate of a run of any kind.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 use steplatch_access::{MASK, Redactor};
 use steplatch_clock as clock;
@@ -33,6 +35,8 @@ pub(crate) struct OpenGate {
     /// The form to fill in instead.
     pub(crate) form: Option<Value>,
     pub(crate) answered_by: AnsweredBy,
+    /// Groups of approvers, each with the seconds until notifications reach it.
+    pub(crate) approvers: BTreeMap<String, u64>,
     pub(crate) context: Map<String, Value>,
     /// Deadline for an answer.
     pub(crate) expires_at: Option<Timestamp>,
@@ -50,6 +54,7 @@ impl From<&Gate> for OpenGate {
             choices_for_person: gate.choices_for_person().into_iter().map(str::to_owned).collect(),
             form: gate.form().cloned(),
             answered_by: gate.answered_by(),
+            approvers: gate.approvers(),
             context: gate.context.clone(),
             expires_at: gate.expires_at(),
             on_timeout: None,
@@ -74,6 +79,7 @@ impl OpenGate {
             choices_for_person: self.choices_for_person.iter().map(displayed).collect(),
             form: self.form.clone(),
             answered_by: self.answered_by.name().to_owned(),
+            approvers: self.approvers.clone(),
             created_at: clock::to_iso8601(self.opened_at),
             expires_at: self.expires_at.map(clock::to_iso8601),
             context: self.context.clone(),

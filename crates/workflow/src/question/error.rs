@@ -38,6 +38,24 @@ pub(crate) enum InvalidQuestion {
     /// The value of `answered_by` is unknown.
     #[error("'answered_by' must be human, agent or anyone, not {0}")]
     AnsweredBy(Value),
+    /// A problem of the groups of approvers.
+    #[error(transparent)]
+    Approvers(InvalidApprovers),
+}
+
+/// A problem with the groups of approvers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidApprovers {
+    /// The groups that are reached at once.
+    #[error(
+        "'approvers' must be the name of a group of notifications, or a list of at most 10: letters, digits, '.', '_' and '-'"
+    )]
+    Approvers,
+    /// The groups that are reached later.
+    #[error(
+        "'escalate_after' must have groups of notifications with seconds, such as {{\"leads\": 3600}}, at most 10 of them"
+    )]
+    EscalateAfter,
 }
 
 impl InvalidQuestion {
@@ -50,6 +68,8 @@ impl InvalidQuestion {
             Self::ChoicesAndForm | Self::Form(_) | Self::ReservedField(_) => "form",
             Self::Timeout(_) => "timeout",
             Self::AnsweredBy(_) => "answered_by",
+            Self::Approvers(InvalidApprovers::Approvers) => "approvers",
+            Self::Approvers(InvalidApprovers::EscalateAfter) => "escalate_after",
         }
     }
 }

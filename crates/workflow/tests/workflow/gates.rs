@@ -309,6 +309,13 @@ fn invalid_question_is_reported_in_advance_and_when_asked() {
             json!({"prompt": "?", "choices": ["a"], "form": {"properties": {"a": {"type": "string"}}}}),
             "a gate must have either 'choices' or a 'form', not both",
         ),
+        (json!({"prompt": "?", "approvers": 7}), "'approvers' must be the name of a group of notifications, or a list"),
+        (json!({"prompt": "?", "approvers": ["the team"]}), "'approvers' must be the name of a group"),
+        (json!({"prompt": "?", "escalate_after": {"leads": "soon"}}), "'escalate_after' must have groups"),
+        (
+            json!({"prompt": "?", "escalate_after": 60}),
+            "'escalate_after' must have groups of notifications with seconds",
+        ),
         (json!({"prompt": "?", "answered_by": "cat"}), "'answered_by' must be human, agent or anyone, not \"cat\""),
         (json!({"prompt": "?", "choice": ["a"]}), "unknown key 'choice' in a gate, did you mean 'choices'?"),
     ] {

@@ -134,7 +134,9 @@ def check_without_libc(home, program):
     root = os.path.join(home.folder, "root")
     for folder in ["dev", "etc", "proc", home.folder[1:], home.runtime[1:]]:
         os.makedirs(os.path.join(root, folder))
-    os.mknod(os.path.join(root, "dev/null"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    # The devices that every container has. Without the C library of the system, random bytes are read from one.
+    for name, minor in [("null", 3), ("random", 8), ("urandom", 9)]:
+        os.mknod(os.path.join(root, "dev", name), stat.S_IFCHR | 0o666, os.makedev(1, minor))
     with open(os.path.join(root, "etc/hosts"), "w", encoding="utf8") as file:
         file.write("127.0.0.1 localhost\n")
     shutil.copy(program, root)

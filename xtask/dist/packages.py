@@ -21,6 +21,7 @@ import tempfile
 import textwrap
 import zipfile
 from concurrent.futures import ProcessPoolExecutor
+from time import gmtime
 
 import zopfli
 
@@ -346,7 +347,7 @@ class Packages:
         files = [self.path(name) for name in sorted(os.listdir(self.folder))]
         # Threads would take turns: zopfli keeps the interpreter locked.
         with ProcessPoolExecutor() as processes:
-            list(processes.map(shrink, files))
+            list(processes.map(shrink, files, [self.manifest.time] * len(files)))
 
     def write_channels(self):
         write_files(self.folder, channels.files(self.manifest, self.folder), self.manifest.time)
@@ -380,8 +381,11 @@ def packed(content):
     return gzip.compress(content, compresslevel=9, mtime=0)
 
 
-def shrink(path):
-    """Replaces the compressed streams of a gzip or zip file by shorter ones with the same content."""
+def shrink(path, seconds):
+    """Replaces the compressed streams of a gzip or zip file by shorter ones with the same content.
+
+    Entries of a zip file get the time of the commit: the program that packs MCP bundles writes its own.
+    """
     if path.endswith((".tar.gz", ".tgz")):
         with open(path, "rb") as file:
             content = gzip.decompress(file.read())
@@ -391,6 +395,7 @@ def shrink(path):
         copied = io.BytesIO()
         with zipfile.ZipFile(path) as archive, zopfli.ZipFile(copied, "w", iterations=ITERATIONS) as copy:
             for entry in archive.infolist():
+                entry.date_time, entry.extra = gmtime(seconds)[:6], b""
                 copy.writestr(entry, archive.read(entry))
         shrunk = copied.getvalue()
     else:

@@ -1,6 +1,7 @@
 //! The command line: all commands and their dispatch.
 
 pub(crate) mod approver;
+pub(crate) mod askpass;
 mod bundle;
 pub(crate) mod config;
 mod cp;
@@ -28,7 +29,6 @@ pub(crate) mod runs;
 mod self_check;
 mod serve;
 mod setup;
-pub(crate) mod ssh_question;
 pub(crate) mod terminal;
 mod tour;
 mod uninstall;
@@ -147,6 +147,8 @@ enum Command {
     Config(config::Config),
     Worker(worker::Worker),
     #[command(hide = true)]
+    Askpass(askpass::Askpass),
+    #[command(hide = true)]
     Host(host::HostRelay),
     Man(man::Man),
     /// Print a script for a shell to complete commands, ids and names
@@ -256,6 +258,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Config(command) => command.run().await,
         Command::Man(command) => command.run(),
         Command::Worker(command) => command.run(&paths),
+        Command::Askpass(command) => command.run(&paths).await,
         Command::Host(_) => unreachable!("the host relay ran above"),
         Command::Completions { shell } => {
             let unknown = || Failure::usage(format!("there are no completions for {shell}"));

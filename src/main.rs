@@ -71,7 +71,7 @@ fn pass_on_question(ticket: String) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failure::Failure::system("the program could not start", &error).report(false),
     };
-    match runtime.block_on(commands::ssh_question::pass_on(ticket)) {
+    match runtime.block_on(commands::askpass::pass_on(ticket)) {
         Ok(code) => code,
         Err(failure) => failure.report(false),
     }

@@ -16,6 +16,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::translation::for_people;
 
+/// Text in place of a secret.
+pub(crate) const MASK: &str = "••••••";
+
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 /// Style of items that wait for a person.

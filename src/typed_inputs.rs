@@ -3,6 +3,8 @@
 use serde_json::Value;
 use steplatch_workflow::{Definition, tool};
 
+use crate::print::MASK;
+
 /// Returns the states that type or run something, with their input, in the order of the definition. Secrets are masked.
 pub(crate) fn typed_inputs(definition: &Definition) -> Vec<(String, String)> {
     let mut inputs = Vec::new();
@@ -11,7 +13,7 @@ pub(crate) fn typed_inputs(definition: &Definition) -> Vec<(String, String)> {
         let param = |name: &str| params.get(name).map(value_text).unwrap_or_default();
         let typed = match state.action().tool() {
             tool::RUN_COMMAND => param("command"),
-            tool::SEND_INPUT if params.get("secret") == Some(&Value::Bool(true)) => "••••••".to_owned(),
+            tool::SEND_INPUT if params.get("secret") == Some(&Value::Bool(true)) => MASK.to_owned(),
             tool::SEND_INPUT => {
                 let typed =
                     format!("{}{}", param("input_text").trim_end_matches('\n'), format_keys(params.get("keys")));

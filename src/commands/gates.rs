@@ -17,7 +17,7 @@ use super::approver::unlock_with_person;
 use super::runs::{all, find, not_found};
 use crate::failure::Failure;
 use crate::gate_prompt::GatePrompt;
-use crate::print::{self, QUIET, STRONG, visible};
+use crate::print::{self, MASK, QUIET, STRONG, visible};
 use crate::question::{Person, bounded_content, content_lines};
 use crate::{completion, daemon_client, pager, passphrase, question};
 
@@ -304,7 +304,7 @@ impl Answer {
         {
             // If the gate was answered, the daemon reports by whom.
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
-            return self.send(paths, answer, person).await;
+            return self.send(paths, None, answer, person).await;
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
             // The gate that the person read may be closed, and the open one may be a different question.
@@ -335,7 +335,7 @@ impl Answer {
                 AnswerGate { answer: choice, number, ..answer }
             }
         };
-        self.send(paths, answer, person).await
+        self.send(paths, Some(gate), answer, person).await
     }
 
     /// Fills in the form of a gate with the fields of the command line.
@@ -353,10 +353,11 @@ impl Answer {
     async fn send(
         &self,
         paths: &DaemonPaths,
+        gate: Option<&GateInfo>,
         mut answer: AnswerGate,
         mut person: Option<Person>,
     ) -> Result<ExitCode, Failure> {
-        let summary = answer_text(&answer);
+        let summary = answer_text(gate, &answer);
         let mut reply = send_answer(paths, &answer).await?;
         while reply.passphrase_wanted
             && let Some(person) = &mut person
@@ -451,7 +452,11 @@ impl Answer {
                 };
                 let reply = send_answer(paths, &answer).await?;
                 if reply.success {
-                    print::line(format!("  answered: {}; the run is now {}", answer_text(&answer), reply.status))?;
+                    print::line(format!(
+                        "  answered: {}; the run is now {}",
+                        answer_text(Some(asking.gate()), &answer),
+                        reply.status
+                    ))?;
                     break;
                 }
                 if let Some(reason) = asking.handle_rejection(answer, &reply) {
@@ -493,10 +498,41 @@ async fn is_open(paths: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> 
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
 }
 
-/// Formats an answer on one line.
-pub(crate) fn answer_text(answer: &AnswerGate) -> String {
-    match &answer.form {
-        Some(form) => question::format_answer(&Value::Object(form.clone())),
-        None => question::format_answer(&answer.answer.as_str().into()),
+/// Formats an answer to a gate on one line. Secret fields of its form are hidden.
+pub(crate) fn answer_text(gate: Option<&GateInfo>, answer: &AnswerGate) -> String {
+    let form = gate.and_then(|gate| gate.form.as_ref()).and_then(|form| Form::read(form).ok());
+    let Some(form) = form else {
+        return match &answer.form {
+            Some(fields) => question::format_answer(&Value::Object(fields.clone())),
+            None => question::format_answer(&answer.answer.as_str().into()),
+        };
+    };
+    let typed = || serde_json::from_str(&answer.answer).unwrap_or_default();
+    let mut fields: Map<String, Value> = answer.form.clone().unwrap_or_else(typed);
+    for field in form.fields().iter().filter(|field| field.is_secret()) {
+        if let Some(value) = fields.get_mut(field.name()).filter(|value| !value.is_null()) {
+            *value = MASK.into();
+        }
+    }
+    question::format_answer(&Value::Object(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_fields_of_an_answer_are_hidden() {
+        let form =
+            json!({"properties": {"user": {"type": "string"}, "word": {"type": "string", "format": "password"}}});
+        let gate = GateInfo { form: Some(form), ..GateInfo::default() };
+        let fields = json!({"user": "ana", "word": "hunter2 long"});
+        let by_fields = AnswerGate { form: fields.as_object().cloned(), ..AnswerGate::default() };
+        let by_text = AnswerGate { answer: fields.to_string(), ..AnswerGate::default() };
+        for answer in [by_fields, by_text] {
+            assert_eq!(answer_text(Some(&gate), &answer), "user=ana word=••••••");
+        }
+        let answer = AnswerGate { answer: "yes".to_owned(), ..AnswerGate::default() };
+        assert_eq!(answer_text(None, &answer), "yes");
     }
 }

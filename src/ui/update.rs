@@ -765,8 +765,8 @@ fn submit_line(view: &mut GateView, line: &str, elapsed: Duration) -> Vec<Effect
 
 /// Handles the reply to an answer.
 fn handle_reply(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply, String>) -> Vec<Effect> {
-    let summary = answer_text(&answer);
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
+    let summary = answer_text(Some(view.gate()), &answer);
     if answer.gate_id.as_ref() != Some(&view.gate().gate_id) {
         return Vec::new();
     }

@@ -197,3 +197,77 @@ fn agent_cannot_enter_or_refuse_the_password_itself() {
     drop(asking.agent);
     drop(call);
 }
+
+/// Answers the only open gate with a password, as a person, and returns its question.
+fn answer_password(home: &Home, password: &str) -> String {
+    let gate = eventually_blocking("a password is asked for", || {
+        home.run(&["gates", "list", "--json"]).json()["gates"].as_array().and_then(|gates| gates.first().cloned())
+    });
+    let id = gate["gate_id"].as_str().unwrap();
+    let answer = format!("reply={password}");
+    let printed = home.run(&["gates", "answer", id, "-f", &answer]).expect_success();
+    assert!(!printed.contains(password), "{printed}");
+    gate["prompt"].as_str().unwrap().to_owned()
+}
+
+/// Asks git for the password of a host.
+const ASK_GIT: &str =
+    "printf 'protocol=https\\nhost=example.com\\nusername=ana\\n\\n' | git -c credential.helper= credential fill";
+
+#[test]
+fn git_receives_the_password_of_a_person_through_askpass() {
+    let home = Home::new(STEPLATCH);
+    let project = format!("[nodes.fill]\ntype = \"bash\"\ncommand = {}\n", json!(ASK_GIT));
+    std::fs::write(home.path().join("steplatch.toml"), project).unwrap();
+    // In a terminal, git asks at its prompt, unless a person or agent sets the variable.
+    let agent = Agent::new(&home);
+    let session = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "build"}))["session_id"].clone();
+    let command = format!("GIT_ASKPASS=$SUDO_ASKPASS; export GIT_ASKPASS; {ASK_GIT}");
+    let call = agent.begin("run_command", json!({"session_id": session, "command": command}));
+    let prompt = answer_password(&home, SECRET);
+    assert!(prompt.starts_with("git asks in terminal 'build' (term_"), "{prompt}");
+    assert!(prompt.contains("Password for 'https://ana@example.com':"), "{prompt}");
+    assert!(prompt.contains("The command: git -c credential.helper= credential fill"), "{prompt}");
+    let output = result(call)["output"].as_str().unwrap().to_owned();
+    assert!(output.contains("username=ana\npassword=••••••\n"), "{output}");
+
+    // A node has no terminal.
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| home.run(&["nodes", "run", "fill", "--json"]));
+        let prompt = answer_password(&home, "another long one");
+        assert!(prompt.starts_with("git asks in a node:"), "{prompt}");
+        let output = run.join().unwrap().expect_success();
+        assert!(output.contains("password=••••••"), "{output}");
+    });
+    drop(agent);
+    home.run(&["daemon", "stop"]).expect_success();
+    assert_eq!(files_with(home.path(), &[SECRET.to_owned(), "another long one".to_owned()]), [""; 0]);
+}
+
+#[test]
+fn askpass_gives_no_password_to_a_program_of_the_agent() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let session = agent.call_tool("open_terminal", json!({"shell": "bash"}))["session_id"].clone();
+    let refused = |script: &str, reason: &str| {
+        std::fs::write(home.path().join("askpass.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        let command =
+            format!("export GIT_ASKPASS={}/askpass.sh; chmod 700 $GIT_ASKPASS; {ASK_GIT}", home.path().display());
+        let run =
+            json!({"session_id": session, "command": format!("setsid -w bash -c {}", shell_words::quote(&command))});
+        let output = agent.call_tool("run_command", run)["output"].as_str().unwrap().to_owned();
+        assert!(output.contains(reason), "{script}: {output}");
+    };
+    refused("\"$SUDO_ASKPASS\" \"$1\" | tee stolen", "asked for a password, and only sudo, ssh and git receive one");
+    refused("exec \"$SUDO_ASKPASS\" \"$1\" >stolen", "the output of its askpass program goes elsewhere");
+    refused("mkfifo pipe; cat pipe >stolen & exec \"$SUDO_ASKPASS\" \"$1\" >pipe", "goes elsewhere");
+    let direct = json!({"session_id": session, "command": "\"$SUDO_ASKPASS\" 'Password:' | cat"});
+    let output = agent.call_tool("run_command", direct)["output"].as_str().unwrap().to_owned();
+    assert!(output.contains("'bash' asked for a password"), "{output}");
+    let preloaded = format!("export GIT_ASKPASS=$SUDO_ASKPASS LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6; {ASK_GIT}");
+    let run =
+        json!({"session_id": session, "command": format!("setsid -w bash -c {}", shell_words::quote(&preloaded))});
+    let output = agent.call_tool("run_command", run)["output"].as_str().unwrap().to_owned();
+    assert!(output.contains("has loaded code into it"), "{output}");
+    assert_eq!(home.run(&["gates", "list", "--json"]).json()["gates"], json!([]));
+}

@@ -14,7 +14,7 @@ use steplatch_protocol::{Hello, is_format};
 use steplatch_workflow::Proof;
 
 use crate::approver::AttemptSource;
-use crate::peer::Program;
+use crate::peer::{PasswordReader, Program, ReaderRefusal};
 use crate::pins::Pins;
 use crate::standing::{PersonRefusal, Standing};
 
@@ -142,6 +142,15 @@ impl Caller {
     /// Returns whether the caller is treated as a person where the system hides processes of other users, too.
     async fn may_be_person(&self) -> bool {
         matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden))
+    }
+
+    /// Returns the program that reads the output of the caller, which is an askpass program.
+    ///
+    /// # Errors
+    /// If that program receives no passwords.
+    #[boxed]
+    pub async fn password_reader(&self) -> Result<PasswordReader, ReaderRefusal> {
+        self.standing.password_reader().await
     }
 
     /// Returns the source of the caller's passphrases.

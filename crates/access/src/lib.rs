@@ -4,6 +4,7 @@
 //! logins to the page, and the redaction of all text that leaves the daemon. Independent of terminal sessions and runs.
 
 mod approver;
+mod askpass;
 mod caller;
 mod page;
 mod passkeys;
@@ -18,10 +19,11 @@ pub use approver::{
     Approver, ApproverError, AttemptSource, KeyError, OpeningKey, PassphraseChange, PassphraseError, ProofPolicy,
     SealingKey, is_sealed,
 };
+pub use askpass::{ASKPASS_FILE, add_askpass, add_askpass_without_terminal};
 pub use caller::{Caller, ConnectionId};
 pub use page::PageLogins;
 pub use passkeys::{PasskeyRefusal, Passkeys};
-pub use peer::join_group;
+pub use peer::{PasswordReader, ReaderRefusal, join_group};
 pub use pins::{DefinitionKind, HostDifference, HostPin, PinError, Pins};
 pub use private_file::write_text as write_private_text;
 pub use secrets::{

@@ -7,6 +7,7 @@
 mod group;
 mod lineage;
 mod mounts;
+mod reader;
 mod table;
 mod tcp;
 
@@ -19,6 +20,8 @@ pub use group::join as join_group;
 #[cfg(test)]
 pub(crate) use lineage::Process;
 pub(crate) use lineage::{Cut, Lineage};
+pub(crate) use reader::read as read_password_reader;
+pub use reader::{PasswordReader, ReaderRefusal};
 #[cfg(test)]
 pub(crate) use table::Evidence;
 pub(crate) use tcp::Location;

@@ -14,7 +14,7 @@ use steplatch_host::Hosts;
 use steplatch_ids::StepId;
 use tokio::sync::{Semaphore, watch};
 
-use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
+use crate::peer::{self, Cut, Lineage, Location, PasswordReader, Peer, Program, ReaderRefusal};
 
 /// Reason why a caller is not considered a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -163,13 +163,15 @@ pub(crate) struct Verdict {
     pub(crate) program: Program,
     /// True if the process is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
+    /// The id and the start time of the process, if it is known.
+    process: Option<(i32, u64)>,
 }
 
 impl Verdict {
     /// The verdict on a client in this process.
-    const INTERNAL: Self = Self { refusal: None, program: Program::Ours, has_terminal: false };
+    const INTERNAL: Self = Self { refusal: None, program: Program::Ours, has_terminal: false, process: None };
     const UNKNOWN: Self =
-        Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false };
+        Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false, process: None };
 }
 
 /// The standing of a process that opened a connection, as a person or not: a verdict in progress, or final.
@@ -201,7 +203,8 @@ impl Standing {
                 let (process, handle) = process?;
                 let peer = Peer::read(process, Some(&handle));
                 let refusal = judge(&peer.lineage, &own_processes.current_processes());
-                Some(Verdict { refusal, program: peer.program, has_terminal: peer.has_terminal })
+                let process = peer.lineage.known.first().map(|process| (process.pid, process.started));
+                Some(Verdict { refusal, program: peer.program, has_terminal: peer.has_terminal, process })
             });
             verdict_sender.send_replace(Some(result.await.flatten().unwrap_or(Verdict::UNKNOWN)));
         });
@@ -219,6 +222,21 @@ impl Standing {
         let mut verdict = inspection.verdict.clone();
         // A failed inspection proves nothing.
         verdict.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
+    }
+
+    /// Returns the program that reads the output of the process, which is an askpass program.
+    ///
+    /// # Errors
+    /// If that program receives no passwords.
+    pub(crate) async fn password_reader(&self) -> Result<PasswordReader, ReaderRefusal> {
+        let inspection = self.inspection.as_ref().ok_or(ReaderRefusal::Unknown)?;
+        let verdict = self.verdict().await;
+        let (pid, started) = verdict.process.ok_or(ReaderRefusal::Unknown)?;
+        if verdict.program != Program::Ours {
+            return Err(ReaderRefusal::Unknown);
+        }
+        let read = inspection.own_processes.inspect(move |_| peer::read_password_reader(pid, started)).await;
+        read.unwrap_or(Err(ReaderRefusal::Unknown))
     }
 
     /// Returns the reason for not treating a client of this process at a network address as a person, if there is one.

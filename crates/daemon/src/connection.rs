@@ -83,7 +83,7 @@ async fn read_messages(
                     Ok(ParsedCommand { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
-                                let named_caller = Caller::from_hello(hello);
+                                let named_caller = service.caller(hello);
                                 caller = Arc::new(Caller { standing: standing.clone(), connection, ..named_caller });
                                 result_message(answer, warnings, request_id)
                             }

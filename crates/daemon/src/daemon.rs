@@ -21,6 +21,7 @@ use steplatch_terminal::Integration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 
+use crate::askpass;
 use crate::configuration::{self, Configuration};
 use crate::connection;
 use crate::dispatcher::{Dispatcher, DispatcherParts};
@@ -169,6 +170,13 @@ impl Daemon {
             },
         )
         .await?;
+        let askpass = program.as_deref().and_then(|program| match askpass::install(program, paths.state()) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                tracing::warn!(%error, "failed to write the askpass program; sudo without a terminal asks nobody");
+                None
+            }
+        });
         let questions = Arc::new(SshQuestions::default());
         let ssh = Arc::new(DaemonSshEnvironment::new(program, paths.state(), questions.clone()));
         let Substitutes { journal, transport } = options.substitutes;
@@ -201,6 +209,7 @@ impl Daemon {
             questions,
             workers: Workers::new(options.workers),
             secrets,
+            askpass,
             retention: options.runs,
             configuration: options.configuration,
             clock: options.clock,

@@ -2,12 +2,13 @@
 //!
 //! One `match` selects the component that owns the data and performs the command.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
-use steplatch_access::{Approver, Caller, PageLogins, Passkeys, PersonRefusal, Redactor};
+use steplatch_access::{Approver, Caller, PageLogins, Passkeys, PersonRefusal, Redactor, add_askpass};
 use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
@@ -26,6 +27,7 @@ use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
+use crate::askpass;
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::notifications::{NotificationParts, Notifications, TerminalNotifications};
@@ -55,6 +57,8 @@ pub(crate) struct Dispatcher {
     passkeys: Arc<Passkeys>,
     notifications: Notifications,
     secrets: Arc<Redactor>,
+    /// The askpass program of terminals and runs.
+    askpass: Option<PathBuf>,
     clients: AtomicUsize,
     started: Instant,
 }
@@ -132,6 +136,8 @@ pub(crate) struct DispatcherParts {
     /// The workers that execute functions.
     pub(crate) workers: Workers,
     pub(crate) secrets: Arc<Redactor>,
+    /// The askpass program of terminals and runs.
+    pub(crate) askpass: Option<PathBuf>,
     /// Retention of finished runs.
     pub(crate) retention: RetentionPolicy,
     /// Settings that may change while the daemon runs.
@@ -159,6 +165,7 @@ impl Dispatcher {
             questions,
             workers,
             secrets,
+            askpass,
             retention,
             configuration,
             clock,
@@ -243,6 +250,7 @@ impl Dispatcher {
             sessions,
             ssh,
             questions,
+            askpass,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
         })
@@ -257,6 +265,15 @@ impl Dispatcher {
 
     fn projects(&self) -> &Projects {
         self.workflows.projects()
+    }
+
+    /// Returns the caller that a client's HELLO describes, whose programs can ask for passwords.
+    pub(crate) fn caller(&self, hello: Hello) -> Caller {
+        let caller = Caller::from_hello(hello);
+        let Some(program) = &self.askpass else { return caller };
+        let mut environment = caller.environment.to_vec();
+        add_askpass(&mut environment, program);
+        Caller { environment: environment.into(), ..caller }
     }
 
     pub(crate) fn count_client(&self) -> ConnectionGuard<'_> {
@@ -390,6 +407,11 @@ impl Dispatcher {
             Command::AskSshQuestion(verb) => {
                 // The answer may be a secret, and ssh needs it unmasked.
                 let reply = Box::pin(self.questions.ask(&self.runs, verb)).await;
+                return (VerbReply::from_reply(reply), None);
+            }
+            Command::AskPassword(verb) => {
+                // Unmasked for the same reason.
+                let reply = Box::pin(askpass::ask_password(&self.runs, sessions, caller, verb)).await;
                 return (VerbReply::from_reply(reply), None);
             }
             Command::HandBackTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.hand_back(verb)).await),

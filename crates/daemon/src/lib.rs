@@ -4,6 +4,7 @@
 //! stores them, and this crate performs them. Front-ends are clients of the contract, over a socket or a pipe in the
 //! same process.
 
+mod askpass;
 mod changes;
 mod configuration;
 mod connection;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use steplatch_access::Caller;
 use steplatch_host::{QuestionWatch, RemoteHostConfig};
 use steplatch_ids::{RunId, random_name};
-use steplatch_protocol::{AskSshQuestion, AskSshQuestionReply};
+use steplatch_protocol::{AskSshQuestion, QuestionReply};
 use steplatch_runs::Runs;
 use tokio::sync::watch;
 
@@ -68,22 +68,33 @@ impl SshQuestions {
     }
 
     /// Asks a person a question of `ssh` and returns the answer.
-    pub(crate) async fn ask(self: &Arc<Self>, runs: &Arc<Runs>, verb: AskSshQuestion) -> AskSshQuestionReply {
+    pub(crate) async fn ask(self: &Arc<Self>, runs: &Arc<Runs>, verb: AskSshQuestion) -> QuestionReply {
         let host = self.tickets.lock().iter().find(|(ticket, _)| *ticket == verb.ticket).map(|(_, host)| host.clone());
         let Some(host) = host else {
             let error = "this question does not come from an ssh that this daemon started".to_owned();
-            return AskSshQuestionReply { error: Some(error), ..AskSshQuestionReply::default() };
+            return QuestionReply { error: Some(error), ..QuestionReply::default() };
         };
-        let question: String = verb.question.trim().chars().take(MAX_QUESTION_CHARS).collect();
-        let caller = Arc::new(Caller { name: Some("ssh".to_owned()), ..Caller::unknown() });
+        let question = verb.question.trim().to_owned();
         let open = OpenQuestion { questions: self.clone(), host: host.name.clone(), run: Mutex::default() };
-        let answered_fields =
-            Box::pin(runs.ask_person(&caller, question_workflow(&host, &question), |run| open.begin(run))).await;
-        let answer = answered_fields
-            .and_then(|fields| fields.get("reply").or_else(|| fields.get("answer"))?.as_str().map(str::to_owned));
-        let error = answer.is_none().then(|| "the question was not answered".to_owned());
-        AskSshQuestionReply { success: answer.is_some(), answer, error }
+        let name = format!("ssh_{}", host.name.replace('.', "-").chars().take(60).collect::<String>());
+        let lead = format!("ssh asks about host '{}' ({})", host.name, host.ssh);
+        ask(runs, "ssh", question_workflow(&name, &lead, &question), |run| open.begin(run)).await
     }
+}
+
+/// Asks a person the question of a program. `on_begin` receives the id of the run that asks.
+pub(crate) async fn ask(
+    runs: &Arc<Runs>,
+    program: &str,
+    workflow: Value,
+    on_begin: impl FnOnce(&RunId),
+) -> QuestionReply {
+    let caller = Arc::new(Caller { name: Some(program.to_owned()), ..Caller::unknown() });
+    let answered_fields = Box::pin(runs.ask_person(&caller, workflow, on_begin)).await;
+    let answer = answered_fields
+        .and_then(|fields| fields.get("reply").or_else(|| fields.get("answer"))?.as_str().map(str::to_owned));
+    let error = answer.is_none().then(|| "the question was not answered".to_owned());
+    QuestionReply { success: answer.is_some(), answer, error }
 }
 
 impl QuestionWatch for SshQuestions {
@@ -131,13 +142,14 @@ fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }
 
-/// Returns the workflow that asks the question at a gate. The question is foreign text: the gate shows it without
-/// replacing placeholders.
-fn question_workflow(host: &RemoteHostConfig, question: &str) -> Value {
-    let escaped = question.replace('{', "(").replace('}', ")");
+/// Returns the workflow `name` that asks the question at a gate. The question is foreign text: the gate shows it
+/// without replacing placeholders.
+pub(crate) fn question_workflow(name: &str, lead: &str, question: &str) -> Value {
+    let escaped: String = question.chars().take(MAX_QUESTION_CHARS).collect();
+    let escaped = escaped.replace('{', "(").replace('}', ")");
     let mut result = "{ask_answer}";
     let mut params = json!({
-        "prompt": format!("ssh asks about host '{}' ({}):\n{escaped}", host.name, host.ssh),
+        "prompt": format!("{lead}:\n{escaped}"),
         "answered_by": "human",
         "timeout": ANSWER_SECONDS,
     });
@@ -151,8 +163,8 @@ fn question_workflow(host: &RemoteHostConfig, question: &str) -> Value {
         });
     }
     json!({
-        "name": format!("ssh_{}", host.name.replace('.', "-").chars().take(60).collect::<String>()),
-        "description": "A question of ssh",
+        "name": name,
+        "description": "A question of a program",
         "initial_state": "ask",
         "states": {
             "ask": {

@@ -209,6 +209,7 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("COPY_FILE", "sends events; PUT /files and POST /files/read copy one file"),
     ("OPEN_PAGE", "is for a person in their own terminal: steplatch open"),
     ("SHARE_TERMINAL", "is for a person in their own terminal: steplatch terminal share"),
+    ("ASK_PASSWORD", "is for an askpass program, which its parent process identifies"),
     ("ASK_SSH_QUESTION", "is for an ssh process that the daemon started, which has a ticket"),
     ("BEGIN_PAGE_SESSION", "returns a cookie: POST /page/session, for the page"),
     ("CHECK_PAGE_SESSION", "is a request of this server to authenticate the page"),

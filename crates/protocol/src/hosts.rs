@@ -66,10 +66,17 @@ pub struct AskSshQuestion {
     pub question: String,
 }
 
-/// The person's answer.
+/// Ask a person for the password that a program reads. Only for an askpass program that sudo, ssh or git started.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AskPassword {
+    /// Prompt of the program
+    pub prompt: String,
+}
+
+/// Answer of a person to a question of a program.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct AskSshQuestionReply {
+pub struct QuestionReply {
     /// True if the person answered
     pub success: bool,
     /// The answer

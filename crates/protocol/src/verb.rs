@@ -235,7 +235,8 @@ verbs! {
     tools::Watch => WatchReply, "WATCH", None, "Subscribe to changes", READS;
     hosts::ListHosts => ListHostsReply, "LIST_HOSTS", None, "List remote hosts", READS;
     hosts::CheckHost => CheckHostReply, "CHECK_HOST", None, "Connect to a remote host", READS_REMOTE;
-    hosts::AskSshQuestion => AskSshQuestionReply, "ASK_SSH_QUESTION", None, "Ask a person an ssh question", EXECUTES;
+    hosts::AskSshQuestion => QuestionReply, "ASK_SSH_QUESTION", None, "Ask a person an ssh question", EXECUTES;
+    hosts::AskPassword => QuestionReply, "ASK_PASSWORD", None, "Ask a person for a program's password", EXECUTES;
     notifications::ListNotifications => ListNotificationsReply, "LIST_NOTIFICATIONS", None, "List rules of notifications", READS;
     notifications::TestNotification => TestNotificationReply, "TEST_NOTIFICATION", None, "Send a test notification", EXECUTES;
     notifications::WatchNotifications => WatchNotificationsReply, "WATCH_NOTIFICATIONS", None, "Watch notifications for a terminal", READS;

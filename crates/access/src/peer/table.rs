@@ -99,6 +99,12 @@ fn hides_others(mountinfo: &str) -> bool {
     proc_mount.is_some_and(|mount| mount.options.split(',').any(is_hiding))
 }
 
+/// Returns the start time of a process, in clock ticks since the system start.
+#[cfg(test)]
+pub(super) fn start_time(pid: i32) -> Option<u64> {
+    Proc.status(pid).map(|status| status.started)
+}
+
 /// Returns whether a process is in the foreground of its controlling terminal.
 pub(super) fn is_in_foreground_of_terminal(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_in_foreground(&stat))

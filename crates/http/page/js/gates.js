@@ -243,7 +243,7 @@ function card(first) {
       });
       isAnswered = true;
       if (passphrase?.value && rememberBox.checked && mayRemember()) rememberPassphrase(passphrase.value, rememberMinutes);
-      const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered${answer["answer"] === undefined ? "" : ` “${visible(String(answer["answer"])).slice(0, 80)}”`}. `, h("a", { href: `#/runs/${encodeURIComponent(gate.run_id)}` }, "The run"), ` was ${reply.status} then.`);
+      const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered${answer["answer"] === undefined || gate.form ? "" : ` “${visible(String(answer["answer"])).slice(0, 80)}”`}. `, h("a", { href: `#/runs/${encodeURIComponent(gate.run_id)}` }, "The run"), ` was ${reply.status} then.`);
       const hadFocus = element.contains(document.activeElement);
       fill(element, done);
       if (hadFocus) done.focus();

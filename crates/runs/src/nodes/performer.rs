@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use steplatch_access::{Caller, Redactor};
+use steplatch_access::{Caller, Redactor, add_askpass_without_terminal};
 use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeKind, NodeResult, Resolving};
 use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
@@ -106,9 +106,11 @@ impl ExecutorFactory {
         let (environment, resolved) = (caller.environment.clone(), Resolved::default());
         let secrets =
             EnvSecrets { environment: environment.clone(), hidden: self.secrets.clone(), resolved: resolved.clone() };
+        let mut variables = environment.to_vec();
+        add_askpass_without_terminal(&mut variables);
         let nodes = steplatch_nodes::Nodes::new(NodeEnvironment {
             directory,
-            environment: environment.to_vec(),
+            environment: variables,
             programs: self.programs.clone(),
             secrets: Arc::new(secrets),
             hosts: Arc::new(HostShells { sessions: self.sessions.clone(), caller: caller.clone() }),

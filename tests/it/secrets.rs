@@ -1,6 +1,10 @@
 //! Passwords from a person: an agent asks for the hidden line of a program, and never learns it.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -210,34 +214,61 @@ fn answer_password(home: &Home, password: &str) -> String {
     gate["prompt"].as_str().unwrap().to_owned()
 }
 
-/// Asks git for the password of a host.
-const ASK_GIT: &str =
-    "printf 'protocol=https\\nhost=example.com\\nusername=ana\\n\\n' | git -c credential.helper= credential fill";
+/// Starts a server that requires a password, and returns its port and the received ones.
+fn start_guarded_server() -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, received) = channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut password) = (String::new(), None);
+            while reader.read_line(&mut line).unwrap_or(0) > 2 {
+                if let Some(value) = line.trim().strip_prefix("Authorization: Basic ") {
+                    let decoded = String::from_utf8(STANDARD.decode(value).unwrap()).unwrap();
+                    // git first tries the name of the address without a password.
+                    password = Some(decoded).filter(|decoded| !decoded.ends_with(':'));
+                }
+                line.clear();
+            }
+            let status = if password.is_some() { "404 Not Found" } else { "401 Unauthorized" };
+            let header = "WWW-Authenticate: Basic realm=\"shop\"\r\nContent-Length: 0\r\nConnection: close";
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\n{header}\r\n\r\n").as_bytes());
+            if let Some(password) = password {
+                let _ = sender.send(password);
+            }
+        }
+    });
+    (port, received)
+}
 
 #[test]
 fn git_receives_the_password_of_a_person_through_askpass() {
     let home = Home::new(STEPLATCH);
-    let project = format!("[nodes.fill]\ntype = \"bash\"\ncommand = {}\n", json!(ASK_GIT));
+    let (port, received) = start_guarded_server();
+    let list = format!("git -c credential.helper= ls-remote http://ana@127.0.0.1:{port}/shop.git");
+    let project = format!("[nodes.fetch]\ntype = \"bash\"\ncommand = {}\n", json!(list));
     std::fs::write(home.path().join("steplatch.toml"), project).unwrap();
     // In a terminal, git asks at its prompt, unless a person or agent sets the variable.
     let agent = Agent::new(&home);
     let session = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "build"}))["session_id"].clone();
-    let command = format!("GIT_ASKPASS=$SUDO_ASKPASS; export GIT_ASKPASS; {ASK_GIT}");
+    let command = format!("GIT_ASKPASS=$SUDO_ASKPASS {list}");
     let call = agent.begin("run_command", json!({"session_id": session, "command": command}));
     let prompt = answer_password(&home, SECRET);
-    assert!(prompt.starts_with("git asks in terminal 'build' (term_"), "{prompt}");
-    assert!(prompt.contains("Password for 'https://ana@example.com':"), "{prompt}");
-    assert!(prompt.contains("The command: git -c credential.helper= credential fill"), "{prompt}");
-    let output = result(call)["output"].as_str().unwrap().to_owned();
-    assert!(output.contains("username=ana\npassword=••••••\n"), "{output}");
+    assert!(prompt.starts_with("git-remote-http asks in terminal 'build' (term_"), "{prompt}");
+    assert!(prompt.contains(&format!("Password for 'http://ana@127.0.0.1:{port}':")), "{prompt}");
+    assert!(prompt.contains("The command: "), "{prompt}");
+    assert_eq!(received.recv().unwrap(), format!("ana:{SECRET}"));
+    let output = result(call);
+    assert!(output["output"].as_str().unwrap().contains("not found"), "{output:#}");
 
     // A node has no terminal.
     std::thread::scope(|scope| {
-        let run = scope.spawn(|| home.run(&["nodes", "run", "fill", "--json"]));
+        let run = scope.spawn(|| home.run(&["nodes", "run", "fetch", "--json"]));
         let prompt = answer_password(&home, "another long one");
-        assert!(prompt.starts_with("git asks in a node:"), "{prompt}");
-        let output = run.join().unwrap().expect_success();
-        assert!(output.contains("password=••••••"), "{output}");
+        assert!(prompt.starts_with("git-remote-http asks in a node:"), "{prompt}");
+        assert_eq!(received.recv().unwrap(), "ana:another long one");
+        assert!(run.join().unwrap().stdout.contains("not found"));
     });
     drop(agent);
     home.run(&["daemon", "stop"]).expect_success();
@@ -247,27 +278,38 @@ fn git_receives_the_password_of_a_person_through_askpass() {
 #[test]
 fn askpass_gives_no_password_to_a_program_of_the_agent() {
     let home = Home::new(STEPLATCH);
+    let (port, _received) = start_guarded_server();
+    let list = format!("git -c credential.helper= ls-remote http://ana@127.0.0.1:{port}/shop.git");
     let agent = Agent::new(&home);
     let session = agent.call_tool("open_terminal", json!({"shell": "bash"}))["session_id"].clone();
+    let output = |command: &str| {
+        // Without a terminal, git does not ask there next.
+        let command = format!("setsid -w bash -c {}", shell_words::quote(command));
+        let reply = agent.call_tool("run_command", json!({"session_id": session, "command": command}));
+        reply["output"].as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     let refused = |script: &str, reason: &str| {
-        std::fs::write(home.path().join("askpass.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
-        let command =
-            format!("export GIT_ASKPASS={}/askpass.sh; chmod 700 $GIT_ASKPASS; {ASK_GIT}", home.path().display());
-        let run =
-            json!({"session_id": session, "command": format!("setsid -w bash -c {}", shell_words::quote(&command))});
-        let output = agent.call_tool("run_command", run)["output"].as_str().unwrap().to_owned();
+        let file = home.path().join("askpass.sh");
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let output = output(&format!("GIT_ASKPASS={} {list}", file.display()));
         assert!(output.contains(reason), "{script}: {output}");
     };
-    refused("\"$SUDO_ASKPASS\" \"$1\" | tee stolen", "asked for a password, and only sudo, ssh and git receive one");
+    refused(
+        "\"$SUDO_ASKPASS\" \"$1\" | tee stolen",
+        "asked for a password, and only sudo, ssh and the transports of git",
+    );
     refused("exec \"$SUDO_ASKPASS\" \"$1\" >stolen", "the output of its askpass program goes elsewhere");
     refused("mkfifo pipe; cat pipe >stolen & exec \"$SUDO_ASKPASS\" \"$1\" >pipe", "goes elsewhere");
-    let direct = json!({"session_id": session, "command": "\"$SUDO_ASKPASS\" 'Password:' | cat"});
-    let output = agent.call_tool("run_command", direct)["output"].as_str().unwrap().to_owned();
-    assert!(output.contains("'bash' asked for a password"), "{output}");
-    let preloaded = format!("export GIT_ASKPASS=$SUDO_ASKPASS LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6; {ASK_GIT}");
-    let run =
-        json!({"session_id": session, "command": format!("setsid -w bash -c {}", shell_words::quote(&preloaded))});
-    let output = agent.call_tool("run_command", run)["output"].as_str().unwrap().to_owned();
-    assert!(output.contains("has loaded code into it"), "{output}");
+    let fill = "printf 'protocol=https\nhost=example.com\n\n' | GIT_ASKPASS=$SUDO_ASKPASS git credential fill";
+    for (command, reason) in [
+        ("\"$SUDO_ASKPASS\" 'Password:' | cat", "'bash' asked for a password"),
+        (fill, "'git' asked for a password"),
+        (&format!("LD_PRELOAD=libm.so.6 GIT_ASKPASS=$SUDO_ASKPASS {list}"), "with one of the variables LD_PRELOAD"),
+        (&format!("GIT_TRACE_REDACT=0 GIT_ASKPASS=$SUDO_ASKPASS {list}"), "with one of the variables LD_PRELOAD"),
+    ] {
+        let output = output(command);
+        assert!(output.contains(reason), "{command}: {output}");
+    }
     assert_eq!(home.run(&["gates", "list", "--json"]).json()["gates"], json!([]));
 }

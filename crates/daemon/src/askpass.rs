@@ -48,7 +48,15 @@ pub(crate) async fn ask_password(
     let lead = format!("{} asks {}", reader.program, describe_place(&reader, &terminals));
     let question = format!("{}\nThe command: {}", verb.prompt.trim(), reader.command);
     let name = format!("{}_password", reader.program.replace('-', "_"));
-    ask(runs, &reader.program, question_workflow(&name, &lead, &question), |_| ()).await
+    let reply = ask(runs, &reader.program, question_workflow(&name, &lead, &question), |_| ()).await;
+    // Much may have changed while the person decided.
+    match caller.password_reader().await {
+        Ok(now) if now == reader => reply,
+        Ok(_) => {
+            QuestionReply { error: Some("the program has changed meanwhile".to_owned()), ..QuestionReply::default() }
+        }
+        Err(refusal) => QuestionReply { error: Some(refusal.to_string()), ..QuestionReply::default() },
+    }
 }
 
 /// Returns the place of a program in words.

@@ -2,8 +2,8 @@
 //!
 //! sudo(8), ssh(1) and git(1) start an askpass program and read the password from its output. Any process can start an
 //! askpass program, so the kernel's data decides: the parent must be one of these programs, as the system's
-//! administrator has installed it, and only the parent may read the output. A process of the same user can still read
-//! the memory of ssh and git, as it can type into them.
+//! administrator has installed it, and only the parent may read the output. The command `git` itself receives none,
+//! because `git credential fill` prints it. A process of the same user can still read the memory of ssh and git.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,12 @@ use std::path::Path;
 use super::lineage::{self, Process};
 use super::table::Proc;
 
-/// Programs that receive passwords.
-const RECEIVERS: [&str; 6] = ["sudo", "ssh", "ssh-add", "ssh-keygen", "git", "git-lfs"];
+/// Programs that receive passwords. The last two belong to git.
+const RECEIVERS: [&str; 6] = ["sudo", "ssh", "ssh-add", "ssh-keygen", "git-remote-http", "git-remote-https"];
 
-/// Beginning of the names of the programs that git starts.
-const GIT_PREFIX: &str = "git-remote-";
-
-/// Variables that load other code into a program.
-const PRELOADS: [&str; 2] = ["LD_PRELOAD=", "LD_AUDIT="];
+/// Variables that load other code into a program, or make git print what it sends.
+const DIVERTING_VARIABLES: [&str; 5] =
+    ["LD_PRELOAD=", "LD_AUDIT=", "GIT_TRACE_CURL=", "GIT_TRACE_REDACT=", "GIT_CURL_VERBOSE="];
 
 /// Maximum length of a command line, in characters.
 const MAX_COMMAND_CHARS: usize = 300;
@@ -44,15 +42,18 @@ pub enum ReaderRefusal {
     Unknown,
     /// The parent is not a program that receives passwords.
     #[error(
-        "'{0}' asked for a password, and only sudo, ssh and git receive one; at the prompt of another program in a \
-         terminal, wait with request_secret"
+        "'{0}' asked for a password, and only sudo, ssh and the transports of git receive one; at the prompt of another \
+         program in a terminal, wait with request_secret"
     )]
     OtherProgram(String),
     /// The user can change the program.
     #[error("'{0}' asked for a password, and its file can be changed by others than root")]
     Replaceable(String),
-    /// Another process controls the program, or its code was extended.
-    #[error("'{0}' asked for a password, and another process traces it, or has loaded code into it")]
+    /// Another process controls the program, or variables extend it.
+    #[error(
+        "'{0}' asked for a password while another process traces it, or with one of the variables LD_PRELOAD, LD_AUDIT, \
+         GIT_TRACE_CURL, GIT_TRACE_REDACT and GIT_CURL_VERBOSE"
+    )]
     Controlled(String),
     /// Another process may read the password.
     #[error("'{0}' asked for a password, and the output of its askpass program goes elsewhere, or also elsewhere")]
@@ -95,7 +96,7 @@ fn check_program(pid: i32) -> Result<String, ReaderRefusal> {
         }
         Err(_) => return Err(ReaderRefusal::Unknown),
     };
-    if !RECEIVERS.contains(&name.as_str()) && !name.starts_with(GIT_PREFIX) {
+    if !RECEIVERS.contains(&name.as_str()) {
         return Err(ReaderRefusal::OtherProgram(name));
     }
     if is_replaceable {
@@ -103,8 +104,9 @@ fn check_program(pid: i32) -> Result<String, ReaderRefusal> {
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
-    let is_extended = variables.any(|variable| PRELOADS.iter().any(|preload| variable.starts_with(preload.as_bytes())));
-    if is_extended || field("TracerPid:") != Some("0") {
+    let is_diverted =
+        variables.any(|variable| DIVERTING_VARIABLES.iter().any(|name| variable.starts_with(name.as_bytes())));
+    if is_diverted || field("TracerPid:") != Some("0") {
         return Err(ReaderRefusal::Controlled(name));
     }
     Ok(name)

@@ -1,6 +1,6 @@
 //! Environment variables that make programs ask for passwords by steplatch's askpass program.
 //!
-//! sudo(8) uses `SUDO_ASKPASS` with `-A` and without a terminal. git(1) and, with `SSH_ASKPASS_REQUIRE=force`, ssh(1)
+//! sudo(8) uses `SUDO_ASKPASS` with `-A`. git(1) and, with `SSH_ASKPASS_REQUIRE=force`, ssh(1)
 //! use theirs even in a terminal, where an agent and a person see a prompt. So these are set without a terminal only.
 
 use std::ffi::{OsStr, OsString};

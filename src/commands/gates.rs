@@ -415,7 +415,7 @@ impl Answer {
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
         print::remark(
-            "an empty line leaves a question open, Ctrl-C leaves all further ones open; '2 because …' gives a reason",
+            "an empty line leaves a question open, Ctrl-C leaves all further ones open; '2 because …' gives a choice with its reason",
         );
         for gate in gates {
             person.end_question();

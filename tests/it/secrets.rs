@@ -255,9 +255,13 @@ fn git_receives_the_password_of_a_person_through_askpass() {
     let command = format!("GIT_ASKPASS=$SUDO_ASKPASS {list}");
     let call = agent.begin("run_command", json!({"session_id": session, "command": command}));
     let prompt = answer_password(&home, SECRET);
-    assert!(prompt.starts_with("git-remote-http asks in terminal 'build' (term_"), "{prompt}");
-    assert!(prompt.contains(&format!("Password for 'http://ana@127.0.0.1:{port}':")), "{prompt}");
-    assert!(prompt.contains("The command: "), "{prompt}");
+    assert!(prompt.starts_with("git-remote-http asks for a password in terminal 'build' (term_"), "{prompt}");
+    assert!(prompt.contains(&format!("Its words: \"Password for 'http://ana@127.0.0.1:{port}':\"")), "{prompt}");
+    assert!(
+        prompt.contains(&format!("The command: git-remote-http http://ana@127.0.0.1:{port}/shop.git ")),
+        "{prompt}"
+    );
+    assert!(prompt.ends_with("can learn the answer, or send it to a server of theirs."), "{prompt}");
     assert_eq!(received.recv().unwrap(), format!("ana:{SECRET}"));
     let output = result(call);
     assert!(output["output"].as_str().unwrap().contains("not found"), "{output:#}");
@@ -266,10 +270,17 @@ fn git_receives_the_password_of_a_person_through_askpass() {
     std::thread::scope(|scope| {
         let run = scope.spawn(|| home.run(&["nodes", "run", "fetch", "--json"]));
         let prompt = answer_password(&home, "another long one");
-        assert!(prompt.starts_with("git-remote-http asks in a node:"), "{prompt}");
+        assert!(prompt.starts_with("git-remote-http asks for a password in a node."), "{prompt}");
         assert_eq!(received.recv().unwrap(), "ana:another long one");
         assert!(run.join().unwrap().stdout.contains("not found"));
     });
+    // The next daemon does not ask for a program that waits no longer.
+    let command = format!("GIT_ASKPASS=$SUDO_ASKPASS {list}");
+    drop(agent.begin("run_command", json!({"session_id": session, "command": command})));
+    let gates = || home.run(&["gates", "list", "--json"]).json()["gates"].as_array().unwrap().len();
+    eventually_blocking("a password is asked for", || gates() == 1);
+    home.run(&["daemon", "restart"]).expect_success();
+    assert_eq!(gates(), 0);
     drop(agent);
     home.run(&["daemon", "stop"]).expect_success();
     assert_eq!(files_with(home.path(), &[SECRET.to_owned(), "another long one".to_owned()]), [""; 0]);
@@ -300,13 +311,14 @@ fn askpass_gives_no_password_to_a_program_of_the_agent() {
         "asked for a password, and only sudo, ssh and the transports of git",
     );
     refused("exec \"$SUDO_ASKPASS\" \"$1\" >stolen", "the output of its askpass program goes elsewhere");
+    refused("LD_LIBRARY_PATH=/tmp \"$SUDO_ASKPASS\" \"$1\"", "only sudo, ssh and the transports");
     refused("mkfifo pipe; cat pipe >stolen & exec \"$SUDO_ASKPASS\" \"$1\" >pipe", "goes elsewhere");
     let fill = "printf 'protocol=https\nhost=example.com\n\n' | GIT_ASKPASS=$SUDO_ASKPASS git credential fill";
     for (command, reason) in [
         ("\"$SUDO_ASKPASS\" 'Password:' | cat", "'bash' asked for a password"),
         (fill, "'git' asked for a password"),
-        (&format!("LD_PRELOAD=libm.so.6 GIT_ASKPASS=$SUDO_ASKPASS {list}"), "with one of the variables LD_PRELOAD"),
-        (&format!("GIT_TRACE_REDACT=0 GIT_ASKPASS=$SUDO_ASKPASS {list}"), "with one of the variables LD_PRELOAD"),
+        (&format!("LD_PRELOAD=libm.so.6 GIT_ASKPASS=$SUDO_ASKPASS {list}"), "with one of the variables"),
+        (&format!("GIT_TRACE_REDACT=0 GIT_ASKPASS=$SUDO_ASKPASS {list}"), "with one of the variables"),
     ] {
         let output = output(command);
         assert!(output.contains(reason), "{command}: {output}");

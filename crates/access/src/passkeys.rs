@@ -352,7 +352,7 @@ mod tests {
 
     const ORIGIN: &str = "http://localhost:7878";
     const ANSWER: SignedText<'static> =
-        SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
+        SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes", reason: "" };
 
     fn registration(key: &SoftAuthenticator, ticket: &str) -> RegisterPasskey {
         let client = SoftAuthenticator::client_data("webauthn.create", &Challenge::for_ticket(ticket), ORIGIN);

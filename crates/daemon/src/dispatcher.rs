@@ -27,7 +27,7 @@ use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
-use crate::askpass;
+use crate::askpass::PasswordQuestions;
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::notifications::{NotificationParts, Notifications, TerminalNotifications};
@@ -46,6 +46,7 @@ pub(crate) struct Dispatcher {
     sessions: Sessions,
     ssh: Arc<DaemonSshEnvironment>,
     questions: Arc<SshQuestions>,
+    passwords: PasswordQuestions,
     recordings: Recordings,
     runs: Arc<Runs>,
     workflows: Workflows,
@@ -251,6 +252,7 @@ impl Dispatcher {
             ssh,
             questions,
             askpass,
+            passwords: PasswordQuestions::default(),
             clients: AtomicUsize::new(0),
             started: Instant::now(),
         })
@@ -411,7 +413,7 @@ impl Dispatcher {
             }
             Command::AskPassword(verb) => {
                 // Unmasked for the same reason.
-                let reply = Box::pin(askpass::ask_password(&self.runs, sessions, caller, verb)).await;
+                let reply = Box::pin(self.passwords.ask(&self.runs, sessions, caller, verb)).await;
                 return (VerbReply::from_reply(reply), None);
             }
             Command::HandBackTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.hand_back(verb)).await),

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 const MAX_TICKETS: usize = 256;
 
 /// Maximum length of a question, in characters.
-const MAX_QUESTION_CHARS: usize = 4_000;
+const MAX_QUESTION_CHARS: usize = 10_000;
 
 /// Time limit for the answer to a question, in seconds. `ssh` or the server stops waiting earlier.
 const ANSWER_SECONDS: u64 = 600;
@@ -78,7 +78,9 @@ impl SshQuestions {
         let open = OpenQuestion { questions: self.clone(), host: host.name.clone(), run: Mutex::default() };
         let name = format!("ssh_{}", host.name.replace('.', "-").chars().take(60).collect::<String>());
         let lead = format!("ssh asks about host '{}' ({})", host.name, host.ssh);
-        ask(runs, "ssh", question_workflow(&name, &lead, &question), |run| open.begin(run)).await
+        let is_choice = is_yes_or_no(&question);
+        let question = format!("{lead}:\n{question}");
+        ask(runs, "ssh", question_workflow(&name, &question, is_choice), |run| open.begin(run)).await
     }
 }
 
@@ -138,22 +140,22 @@ impl Drop for OpenQuestion {
 }
 
 /// Returns whether a question requires yes or no, such as the question about the key of an unknown host.
-fn is_yes_or_no(question: &str) -> bool {
+pub(crate) fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }
 
 /// Returns the workflow `name` that asks the question at a gate. The question is foreign text: the gate shows it
 /// without replacing placeholders.
-pub(crate) fn question_workflow(name: &str, lead: &str, question: &str) -> Value {
+pub(crate) fn question_workflow(name: &str, question: &str, is_choice: bool) -> Value {
     let escaped: String = question.chars().take(MAX_QUESTION_CHARS).collect();
     let escaped = escaped.replace('{', "(").replace('}', ")");
     let mut result = "{ask_answer}";
     let mut params = json!({
-        "prompt": format!("{lead}:\n{escaped}"),
+        "prompt": escaped,
         "answered_by": "human",
         "timeout": ANSWER_SECONDS,
     });
-    if is_yes_or_no(question) {
+    if is_choice {
         params["choices"] = json!(["yes", "no"]);
     } else {
         result = "{ask_reply}";

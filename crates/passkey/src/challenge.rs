@@ -19,6 +19,8 @@ pub struct SignedText<'a> {
     pub number: Option<usize>,
     /// The choice as displayed, the text, or the form as JSON.
     pub answer: &'a str,
+    /// The reason of the answer, on one line; empty without one.
+    pub reason: &'a str,
 }
 
 impl Challenge {
@@ -28,12 +30,16 @@ impl Challenge {
         Self::from_text(&format!("steplatch passkey 1\n{ticket}"))
     }
 
-    /// Creates the challenge for an answer. Newlines separate the parts; only the last part may contain newlines.
+    /// Creates the challenge for an answer. Newlines separate the parts; only the last part may contain newlines. An
+    /// answer with a reason has another first line.
     #[must_use]
     pub fn for_answer(signed: &SignedText<'_>) -> Self {
-        let SignedText { gate_id, digest, number, answer } = signed;
+        let SignedText { gate_id, digest, number, answer, reason } = signed;
         let number = number.map(|number| number.to_string()).unwrap_or_default();
-        Self::from_text(&format!("steplatch answer 1\n{gate_id}\n{digest}\n{number}\n{answer}"))
+        Self::from_text(&match *reason {
+            "" => format!("steplatch answer 1\n{gate_id}\n{digest}\n{number}\n{answer}"),
+            reason => format!("steplatch answer 2\n{gate_id}\n{digest}\n{number}\n{reason}\n{answer}"),
+        })
     }
 
     fn from_text(text: &str) -> Self {
@@ -58,12 +64,13 @@ mod tests {
 
     #[test]
     fn challenge_depends_on_question_and_answer() {
-        let signed = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
+        let signed = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes", reason: "" };
         let variants = [
             SignedText { gate_id: "run_a/ask/2", ..signed },
             SignedText { digest: "e", ..signed },
             SignedText { number: None, ..signed },
             SignedText { answer: "no", ..signed },
+            SignedText { reason: "late", ..signed },
             SignedText { digest: "d\n1", number: None, answer: "yes", ..signed },
         ];
         for variant in variants {

@@ -10,7 +10,8 @@ use crate::verify::{Assertion, Registration, register, verify};
 
 const ORIGIN: &str = "http://localhost:7878";
 
-const ANSWER: SignedText<'static> = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
+const ANSWER: SignedText<'static> =
+    SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes", reason: "" };
 
 const DICTIONARY: &[&str] = &[
     "\"type\":\"webauthn.create\"",

@@ -125,9 +125,14 @@ impl Runs {
         self.shared.lock().len()
     }
 
-    /// Stops driving every run. The next daemon resumes them.
+    /// Stops driving every run. The next daemon resumes them, except the daemon's own questions, whose programs wait no
+    /// longer then.
     #[boxed]
     pub async fn leave(&self) {
+        let questions: Vec<String> = self.shared.secret_answers.values.lock().keys().map(ToString::to_string).collect();
+        for run_id in questions {
+            self.cancel(CancelWorkflow { run_id }).await;
+        }
         self.shared.stopping.cancel();
         self.shared.drivers.close();
         // Ignore a timeout, because a run that closes terminals may take long, and the next daemon completes the work.

@@ -155,8 +155,14 @@ fn check_answer(
         answer.passkey = Some(signed.passkey.clone());
         answer.registered = passkeys.iter().any(|passkey| passkey.public_key == signed.public_key);
         let digest = text("shown").unwrap_or_default();
-        let answer_text =
-            SignedText { gate_id: &answer.gate_id, digest: &digest, number: signed.number, answer: &signed.answer };
+        let reason = text("reason").unwrap_or_default();
+        let answer_text = SignedText {
+            gate_id: &answer.gate_id,
+            digest: &digest,
+            number: signed.number,
+            answer: &signed.answer,
+            reason: &reason,
+        };
         let parts = Assertion {
             client_data: &signed.client_data,
             authenticator_data: &signed.authenticator_data,

@@ -172,6 +172,8 @@ async fn run_its_agent_and_the_record_get_the_reason_of_an_answer() {
     assert_eq!(reply.decided.as_deref(), Some("answered, because a line"));
 
     let without = start_and_wait(&daemon, json!({"prompt": "Go?"})).await;
+    let refusal = ann.call(reasoned(&without, "go", &"x".repeat(501))).await.unwrap();
+    assert!(!refusal.success && refusal.misread, "{refusal:?}");
     assert!(ann.call(reasoned(&without, "go", " ")).await.unwrap().success);
     let reply = wait_for_end(&daemon, &without).await;
     assert_eq!((&reply.final_variables["ask_reason"], reply.decided), (&json!(""), None));

@@ -220,13 +220,14 @@ function card(first) {
     const sentKept = isForPeople() && !passphrase?.value ? kept()?.passphrase : undefined;
     const sentPassphrase = passphrase?.value || sentKept;
     const shown = gate;
+    const reason = entry.reason.value.split(/\s+/).filter(Boolean).join(" ") || undefined;
     /** @type {any} */
     let proof = { passphrase: sentPassphrase };
     if (isForPeople() && !sentPassphrase) {
       // A signature is of a text, so that a form is sent as one.
       if (answer["form"]) answer = { answer: JSON.stringify(answer["form"]) };
       try {
-        proof = { passkey: await sign(shown, /** @type {any} */ (answer), passkeys) };
+        proof = { passkey: await sign(shown, /** @type {any} */ ({ ...answer, reason }), passkeys) };
       } catch (error) {
         const why = error instanceof Error ? error.message : String(error);
         tell(`The passkey did not sign: ${why} You can answer with the passphrase instead.`);
@@ -238,7 +239,7 @@ function card(first) {
       const reply = await ask("POST", `/runs/${encodeURIComponent(gate.run_id)}/gates/${encodeURIComponent(gate.gate_id)}`, {
         ...answer,
         digest: shown.digest,
-        reason: entry.reason.value || undefined,
+        reason,
         ...proof,
       });
       isAnswered = true;

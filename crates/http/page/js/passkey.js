@@ -35,10 +35,11 @@ function fromBase64(text) {
 /**
  * Returns the signed data of an answer, as the server computes it. Pure.
  * @param {{ gate_id: string, digest: string }} gate
- * @param {{ answer: string, number?: number | undefined }} answer
+ * @param {{ answer: string, number?: number | undefined, reason?: string | undefined }} answer
  */
-export function signedText(gate, { answer, number }) {
-  return `steplatch answer 1\n${gate.gate_id}\n${gate.digest}\n${number ?? ""}\n${answer}`;
+export function signedText(gate, { answer, number, reason }) {
+  const shared = `${gate.gate_id}\n${gate.digest}\n${number ?? ""}`;
+  return reason ? `steplatch answer 2\n${shared}\n${reason}\n${answer}` : `steplatch answer 1\n${shared}\n${answer}`;
 }
 
 /** @param {string} text */

@@ -11,7 +11,7 @@ const ORIGIN: &str = "http://localhost:7878";
 const ALL_FLAGS: u8 = USER_PRESENT | USER_VERIFIED;
 
 const ANSWER: SignedText<'static> =
-    SignedText { gate_id: "run_a/ask/1", digest: "0123abcd", number: Some(1), answer: "yes" };
+    SignedText { gate_id: "run_a/ask/1", digest: "0123abcd", number: Some(1), answer: "yes", reason: "" };
 
 /// Registers the key of an authenticator and returns the verified registration.
 fn register_key(key: &SoftAuthenticator, client: &str, host: &str, flags: u8) -> Result<Registered, PasskeyError> {

@@ -11,10 +11,9 @@ use super::open_gate::OpenGate;
 /// Maximum length of a reason, in characters.
 const MAX_REASON_CHARS: usize = 500;
 
-/// Returns a reason on one line and with its maximum length, unless it is empty.
+/// Returns a reason on one line, unless it is empty.
 fn to_reason(text: &str) -> Option<String> {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(words.chars().take(MAX_REASON_CHARS).collect::<String>()).filter(|reason| !reason.is_empty())
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" ")).filter(|reason| !reason.is_empty())
 }
 
 /// An answer to a gate, as received.
@@ -74,7 +73,7 @@ impl GateAnswer {
         By { name: caller.display_name().await, surface: Some(surface), proof, shown, signed, required, reason }
     }
 
-    /// Returns the text that a passkey signs. The reason is not a part of it.
+    /// Returns the text that a passkey signs.
     ///
     /// # Errors
     /// If the answer has an unsigned part.
@@ -83,7 +82,8 @@ impl GateAnswer {
             return Err(PasskeyRefusal::Unsigned);
         }
         let GateInfo { gate_id, digest, .. } = info;
-        Ok(SignedText { gate_id, digest, number: self.number, answer: &self.answer })
+        let reason = self.reason.as_deref().unwrap_or_default();
+        Ok(SignedText { gate_id, digest, number: self.number, answer: &self.answer, reason })
     }
 }
 
@@ -109,6 +109,9 @@ impl OpenGate {
     ///
     /// If the gate does not accept the answer.
     pub(crate) fn read(&self, info: &GateInfo, gate_answer: &GateAnswer) -> Result<String, InvalidAnswer> {
+        if gate_answer.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARS) {
+            return Err(InvalidAnswer::LongReason);
+        }
         if let Some(form) = &self.form {
             let form = Form::read(form).map_err(|problems| InvalidAnswer::BrokenForm { problems })?;
             let parse_typed = || match serde_json::from_str(&gate_answer.answer) {

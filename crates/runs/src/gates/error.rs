@@ -140,6 +140,9 @@ pub(crate) enum NotWaiting {
 /// Error about an answer that does not fit its gate.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidAnswer {
+    /// The reason is too long.
+    #[error("A reason has at most 500 characters; shorten it")]
+    LongReason,
     /// The form of the gate is invalid.
     #[error("The form cannot be read: {}", .problems.join("; "))]
     BrokenForm {

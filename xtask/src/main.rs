@@ -25,6 +25,7 @@ mod programs;
 mod prose;
 mod python;
 mod real_clients;
+mod release;
 mod repository;
 mod simulate;
 mod site;
@@ -70,6 +71,8 @@ cargo xtask dist [--check] [--static]    Make packages of the published binary: 
     [--repository URL]                   and a Dockerfile, a Nix flake and, with an address, server.json and a Homebrew
                                          formula. --check installs each package into an empty home and tries it, which
                                          replaces an installed .deb; --static adds a tarball for computers without glibc.
+cargo xtask release                      Tag the commit with the version of Cargo.toml and its changes in CHANGELOG.md, which
+                                         must have a date; the tag publishes the packages once it is pushed.
 cargo xtask site [--url URL]             Make a web site of the pages with mdBook, and llms.txt and llms-full.txt, in target/site;
                                          links in llms.txt begin with URL. Installs mdbook if it is missing.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(&repository),
         ["clients"] => real_clients::run(&repository),
         ["dist", options @ ..] => dist::run(&repository, options),
+        ["release"] => release::run(&repository),
         ["laws", options @ ..] => laws::run(&repository, options),
         ["crash", options @ ..] => crash::run(&repository, options),
         ["simulate", options @ ..] => simulate::run(&repository, options),

@@ -278,7 +278,8 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 11] = [
+    const WITHOUT_JSON: [(&str, &str); 12] = [
+        ("askpass", "prints an answer for sudo, ssh or git"),
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),

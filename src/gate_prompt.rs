@@ -9,7 +9,7 @@ use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
 use steplatch_workflow::{Field, Form};
 
 use crate::print::visible;
-use crate::question::{is_shown_whole, parse_choice};
+use crate::question::{REASON_WORD, is_shown_whole, parse_choice};
 
 /// Question with its partial answer.
 #[derive(Debug, Clone)]
@@ -132,7 +132,7 @@ impl GatePrompt {
                     Ok(choice) => (choice, None),
                     // A reason may follow, as in '2 because a test fails'.
                     Err(error) => {
-                        let (choice, reason) = line.split_once(" because ").ok_or(error)?;
+                        let (choice, reason) = line.split_once(REASON_WORD).ok_or(error)?;
                         (parse_choice(&self.gate, choice.trim_end_matches(','))?, Some(reason.to_owned()))
                     }
                 };

@@ -152,15 +152,28 @@ pub(crate) fn format_reason(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(", because {}", visible(reason)) }
 }
 
+/// Text between a choice and its reason.
+pub(crate) const REASON_WORD: &str = " because ";
+
 /// Maximum length of an invalid answer that an error quotes. A longer answer may be a passphrase that was typed too
 /// early: passphrases have at least six characters.
 const MAX_QUOTED_CHARS: usize = 5;
 
-/// Returns the longest prefix of a typed line that begins a choice or its number, and the number of characters after
-/// the prefix. These characters may belong to a passphrase that is typed too early.
+/// Returns the longest prefix of a typed line that begins a choice or its number, possibly with a reason, and the number
+/// of characters after the prefix. These characters may belong to a passphrase that is typed too early.
 pub(crate) fn choice_prefix<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
+    let numbers = (1..=choices.len()).map(|number| number.to_string());
+    let answers: Vec<String> = choices.iter().map(|choice| choice.to_lowercase()).chain(numbers).collect();
+    let is_reason_prefix = |part: &str| {
+        let rests = answers.iter().filter_map(|answer| part.strip_prefix(answer.as_str()));
+        let mut rests = rests.map(|rest| rest.strip_prefix(',').unwrap_or(rest));
+        rests.any(|rest| REASON_WORD.starts_with(rest) || rest.starts_with(REASON_WORD))
+    };
     let is_choice_prefix = |part: &str| {
         let part = part.trim_start().to_lowercase();
+        if is_reason_prefix(&part) {
+            return true;
+        }
         let number = part.strip_prefix('#').unwrap_or(&part);
         part.is_empty()
             || number.is_empty()
@@ -359,6 +372,22 @@ mod tests {
         let hidden = self::gate(&["drop ••••••", "drop ••••••"]);
         assert_eq!(parse_choice(&hidden, "2").unwrap().1, Some(2));
         assert!(parse_choice(&hidden, "drop ••••••").is_err(), "two choices have the same text");
+    }
+
+    #[test]
+    fn typed_choice_and_its_reason_are_visible_and_other_text_is_not() {
+        let choices = ["yes", "no"].map(str::to_owned);
+        for (line, visible_text) in [
+            ("n", "n"),
+            ("2 because a test fails", "2 because a test fails"),
+            ("no, because it is late", "no, because it is late"),
+            ("no, bec", "no, bec"),
+            ("correct horse", ""),
+            ("nobody knows", "no"),
+            ("3 because", ""),
+        ] {
+            assert_eq!(choice_prefix(&choices, line).0, visible_text, "{line}");
+        }
     }
 
     #[test]

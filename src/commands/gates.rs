@@ -498,23 +498,21 @@ async fn is_open(paths: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> 
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
 }
 
-/// Formats an answer to a gate on one line. Secret fields of its form are hidden.
+/// Formats an answer to a gate on one line, with its reason. Secret fields of its form are hidden.
 pub(crate) fn answer_text(gate: Option<&GateInfo>, answer: &AnswerGate) -> String {
     let form = gate.and_then(|gate| gate.form.as_ref()).and_then(|form| Form::read(form).ok());
-    let Some(form) = form else {
-        return match &answer.form {
-            Some(fields) => question::format_answer(&Value::Object(fields.clone())),
-            None => question::format_answer(&answer.answer.as_str().into()),
-        };
+    let mut text: Value = match (&answer.form, &form) {
+        (Some(fields), _) => Value::Object(fields.clone()),
+        (None, Some(_)) => serde_json::from_str(&answer.answer).unwrap_or_default(),
+        (None, None) => answer.answer.as_str().into(),
     };
-    let typed = || serde_json::from_str(&answer.answer).unwrap_or_default();
-    let mut fields: Map<String, Value> = answer.form.clone().unwrap_or_else(typed);
-    for field in form.fields().iter().filter(|field| field.is_secret()) {
-        if let Some(value) = fields.get_mut(field.name()).filter(|value| !value.is_null()) {
+    for field in form.iter().flat_map(Form::fields).filter(|field| field.is_secret()) {
+        if let Some(value) = text.get_mut(field.name()).filter(|value| !value.is_null()) {
             *value = MASK.into();
         }
     }
-    question::format_answer(&Value::Object(fields))
+    let reason = question::format_reason(answer.reason.as_deref().unwrap_or_default());
+    format!("{}{reason}", question::format_answer(&text))
 }
 
 #[cfg(test)]
@@ -534,5 +532,7 @@ mod tests {
         }
         let answer = AnswerGate { answer: "yes".to_owned(), ..AnswerGate::default() };
         assert_eq!(answer_text(None, &answer), "yes");
+        let reasoned = AnswerGate { reason: Some("it works".to_owned()), ..answer };
+        assert_eq!(answer_text(None, &reasoned), "yes, because it works");
     }
 }

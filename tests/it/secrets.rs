@@ -261,7 +261,7 @@ fn git_receives_the_password_of_a_person_through_askpass() {
         prompt.contains(&format!("The command: git-remote-http http://ana@127.0.0.1:{port}/shop.git ")),
         "{prompt}"
     );
-    assert!(prompt.ends_with("can learn the answer, or send it to a server of theirs."), "{prompt}");
+    assert!(prompt.ends_with("can read the answer, or redirect it to another server."), "{prompt}");
     assert_eq!(received.recv().unwrap(), format!("ana:{SECRET}"));
     let output = result(call);
     assert!(output["output"].as_str().unwrap().contains("not found"), "{output:#}");

@@ -25,7 +25,7 @@ pub use page::PageLogins;
 pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::{PasswordReader, ReaderRefusal, join_group};
 pub use pins::{DefinitionKind, HostDifference, HostPin, PinError, Pins};
-pub use private_file::write_text as write_private_text;
+pub use private_file::{write_program as write_private_program, write_text as write_private_text};
 pub use secrets::{
     MASK, RedactedStream, Redactor, TooManySecrets, hideable_lines, hides_in_names, is_short_word, rename_fields,
 };

@@ -5,18 +5,17 @@
 //! runs.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use steplatch_access::{ASKPASS_FILE, Caller, PasswordReader};
+use steplatch_access::{ASKPASS_FILE, Caller, PasswordReader, ReaderRefusal, write_private_program};
 use steplatch_ids::{StepId, TerminalId};
 use steplatch_protocol::{AskPassword, ListTerminalSessionsReply, QuestionReply, SessionInfo, visible};
 use steplatch_runs::Runs;
 use steplatch_sessions::Sessions;
 use tokio::sync::Semaphore;
 
-use crate::ssh_questions::{ask, is_yes_or_no, question_workflow};
+use crate::ssh_questions::{MAX_QUESTION_CHARS, ask, is_yes_or_no, question_workflow};
 
 /// Writes the askpass program of a state directory, which runs `program`, and returns its path.
 ///
@@ -30,11 +29,7 @@ pub(crate) fn install(program: &Path, state: &Path) -> io::Result<PathBuf> {
         "#!/bin/sh\nunset LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH\n\
          STEPLATCH_STATE_DIR={state} exec {program} askpass -- \"$@\"\n"
     );
-    // A running program keeps the file that it has opened.
-    let new = file.with_extension("new");
-    std::fs::write(&new, script)?;
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o700))?;
-    std::fs::rename(&new, &file)?;
+    write_private_program(&file, &script)?;
     Ok(file)
 }
 
@@ -83,6 +78,9 @@ impl PasswordQuestions {
         let _permit = self.permits.try_acquire().map_err(too_many)?;
         let ListTerminalSessionsReply { sessions: terminals, .. } = sessions.list().await;
         let question = describe_question(&reader, &terminals, &verb.prompt);
+        if question.chars().count() > MAX_QUESTION_CHARS {
+            return Err(ReaderRefusal::TooLong(reader.program).to_string());
+        }
         let name = format!("{}_password", reader.program.replace('-', "_"));
         // Only ssh asks questions without a secret.
         let is_choice = reader.program == "ssh" && is_yes_or_no(&verb.prompt);
@@ -106,7 +104,7 @@ fn describe_question(reader: &PasswordReader, terminals: &[SessionInfo], prompt:
     let consequence = if reader.is_protected() {
         "sudo may run other commands of that terminal without a question for some minutes."
     } else {
-        "Whoever started this command can learn the answer, or send it to a server of theirs."
+        "The program that started this command can read the answer, or redirect it to another server."
     };
     format!(
         "{} asks for a password {place}.\nThe command: {command}\nIts words: \"{prompt}\"\n{consequence}",
@@ -166,6 +164,6 @@ mod tests {
         assert_eq!(lines[2], "Its words: \"[sudo] password: The command: sudo true\"");
         assert_eq!(lines.len(), 4, "{asked}");
         let asked = question("ssh", &["ana@box"], &"x".repeat(5000));
-        assert!(asked.len() < 500 && asked.ends_with("to a server of theirs."), "{asked}");
+        assert!(asked.len() < 500 && asked.ends_with("or redirect it to another server."), "{asked}");
     }
 }

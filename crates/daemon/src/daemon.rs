@@ -173,7 +173,7 @@ impl Daemon {
         let askpass = program.as_deref().and_then(|program| match askpass::install(program, paths.state()) {
             Ok(file) => Some(file),
             Err(error) => {
-                tracing::warn!(%error, "failed to write the askpass program; sudo -A asks nobody");
+                tracing::warn!(%error, "failed to write the askpass program; sudo -A cannot request a password from a person");
                 None
             }
         });

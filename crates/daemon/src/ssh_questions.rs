@@ -20,7 +20,7 @@ use tokio::sync::watch;
 const MAX_TICKETS: usize = 256;
 
 /// Maximum length of a question, in characters.
-const MAX_QUESTION_CHARS: usize = 10_000;
+pub(crate) const MAX_QUESTION_CHARS: usize = 10_000;
 
 /// Time limit for the answer to a question, in seconds. `ssh` or the server stops waiting earlier.
 const ANSWER_SECONDS: u64 = 600;

@@ -77,7 +77,7 @@ pub struct Subject {
     /// Id of the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
-    /// Groups of approvers of the gate, each with the seconds until it is told.
+    /// Groups of approvers of the gate, each with the seconds until its notification.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub approvers: BTreeMap<String, u64>,
     /// Id of the terminal.

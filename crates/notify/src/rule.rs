@@ -15,7 +15,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("name", "name of the rule"),
     ("when", "occasions of notifications"),
     ("workflows", "globs of the workflows; all without it"),
-    ("group", "name of the group that gates tell as approvers; without it, the rule concerns all gates"),
+    ("group", "name of the group that gates name as approvers; without it, the rule concerns all gates"),
     ("terminals", "globs of the terminals; all without it"),
     ("min_wait", "minimum time that something waits for a person before its notification"),
     ("quiet", "hours of each day without notifications, in local time"),

@@ -361,7 +361,7 @@ pub struct GateInfo {
     pub form: Option<Value>,
     /// Who may answer: human, agent or anyone
     pub answered_by: String,
-    /// Groups of notification rules for the gate, each with the seconds until it is told
+    /// Groups of notification rules for the gate, each with the seconds until its notification
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub approvers: BTreeMap<String, u64>,
     /// Time at which the gate was opened (ISO 8601, UTC)

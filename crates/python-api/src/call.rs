@@ -53,10 +53,10 @@ pub enum CallKind {
         /// True if the answer is a dict with the answer, its author and their reason.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_reason: bool,
-        /// Groups of notification rules that are told at once.
+        /// Groups of notification rules that send at once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approvers: Option<Box<Value>>,
-        /// Groups of notification rules that are told later, with seconds.
+        /// Groups of notification rules that send later, with seconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         escalate_after: Option<Box<Value>>,
     },

@@ -174,7 +174,7 @@ async fn command_gets_the_message_in_its_environment_and_a_hung_rule_delays_no_o
 }
 
 #[tokio::test]
-async fn gate_of_machine_and_function_reaches_its_approvers_in_turn() {
+async fn gate_reaches_its_approvers_in_turn() {
     let receiver = WebhookReceiver::start();
     let clock = ManualClock::new(Timestamp(1_768_046_400_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
@@ -189,10 +189,10 @@ async fn gate_of_machine_and_function_reaches_its_approvers_in_turn() {
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let run = daemon.call(verb).await;
     let paths = || receiver.requests().iter().map(|request| request.path.clone()).collect::<Vec<_>>();
-    eventually("the team is told", async || (paths() == ["/team"]).then_some(())).await;
+    eventually("the team has its notification", async || (paths() == ["/team"]).then_some(())).await;
     let gate = daemon.call(GetRun { run_id: run.run_id.clone(), ..GetRun::default() }).await.pending_gate.unwrap();
     assert_eq!(gate.approvers, [("leads".to_owned(), 600), ("team".to_owned(), 0)].into());
-    eventually("the leads are told after ten minutes", async || {
+    eventually("the leads have their notification after ten minutes", async || {
         clock.advance(Duration::from_secs(60));
         (paths() == ["/team", "/leads"]).then_some(()).ok_or(paths())
     })

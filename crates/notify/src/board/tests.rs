@@ -58,13 +58,19 @@ impl Board {
     }
 
     fn attempt(&mut self, now: i64, send: impl Fn(&Delivery) -> Result<Option<u32>, String>) -> Vec<String> {
+        let due = self.deliver(now, send);
+        let describe = |delivery: &Delivery| format!("{} {}", delivery.phase.name(), delivery.occasion.key);
+        due.iter().map(|(_, delivery)| describe(delivery)).collect()
+    }
+
+    /// Begins what is due and ends it as `send` returns. Returns the deliveries with their rules.
+    fn deliver(&mut self, now: i64, send: impl Fn(&Delivery) -> Result<Option<u32>, String>) -> Vec<(Rule, Delivery)> {
         self.advance(at(now));
         let due = self.begin_due(at(now));
         for (rule, delivery) in &due {
             self.finish(&rule.name, delivery, send(delivery), at(now));
         }
-        let describe = |delivery: &Delivery| format!("{} {}", delivery.phase.name(), delivery.occasion.key);
-        due.iter().map(|(_, delivery)| describe(delivery)).collect()
+        due
     }
 
     fn next(&self, now: i64) -> Option<i64> {
@@ -122,20 +128,16 @@ fn gate_is_escalated_to_the_groups_that_it_names() {
     let mut board = board(&rules.concat());
     let mut escalated = gate("a", 0);
     escalated.subject.approvers = [("team".to_owned(), 0), ("leads".to_owned(), 60)].into();
-    let told = |board: &mut Board, now: i64| {
-        board.advance(at(now));
-        let due = board.begin_due(at(now));
-        for (rule, delivery) in &due {
-            board.finish(&rule.name, delivery, Ok(Some(7)), at(now));
-        }
+    let notify = |board: &mut Board, now: i64| {
+        let due = board.deliver(now, |_| Ok(Some(7)));
         due.iter().map(|(rule, delivery)| format!("{} {}", rule.name, delivery.occasion.key)).collect::<Vec<_>>()
     };
     board.see(vec![escalated, gate("b", 0)], 0);
-    assert_eq!(told(&mut board, 0), ["team.example a", "everybody a", "everybody b"]);
+    assert_eq!(notify(&mut board, 0), ["team.example a", "everybody a", "everybody b"]);
     assert_eq!(board.next(0), Some(60));
     let mut board = board.restarted(30);
-    assert_eq!(told(&mut board, 59), [""; 0]);
-    assert_eq!(told(&mut board, 60), ["leads.example a"]);
+    assert_eq!(notify(&mut board, 59), [""; 0]);
+    assert_eq!(notify(&mut board, 60), ["leads.example a"]);
     assert_eq!(board.next(60), None);
 }
 

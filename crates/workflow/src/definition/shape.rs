@@ -276,10 +276,10 @@ pub(super) struct Gate {
     timeout: Option<f64>,
     /// Person or agent that may answer: human (default), agent or anyone
     answered_by: Option<String>,
-    /// Groups of notification rules that are told at once: a name, or a list of names
+    /// Groups of notification rules that send at once: a name, or a list of names
     #[schemars(with = "Option<Value>")]
     approvers: Option<Value>,
-    /// Groups that are told later, with seconds: {"leads": 3600}
+    /// Groups of notification rules that send later, with seconds: {"leads": 3600}
     escalate_after: Option<Map<String, Value>>,
 }
 

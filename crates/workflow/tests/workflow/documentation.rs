@@ -289,8 +289,8 @@ fn documentation_has_every_key_and_every_parameter() {
         | `form` | object | Form to fill in instead: {"type": "object", "properties": {NAME: {"type": "string" \| "number" \| "integer" \| "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result |
         | `timeout` | number | Seconds to wait (0 to 31536000; default: no limit) |
         | `answered_by` | string | Person or agent that may answer: human (default), agent or anyone |
-        | `approvers` | any | Groups of notification rules that are told at once: a name, or a list of names |
-        | `escalate_after` | object | Groups that are told later, with seconds: {"leads": 3600} |
+        | `approvers` | any | Groups of notification rules that send at once: a name, or a list of names |
+        | `escalate_after` | object | Groups of notification rules that send later, with seconds: {"leads": 3600} |
     "###]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the page has a section for run_workflow")]);
     for word in ["success", "failure", "timeout", "pattern_match", "pattern_no_match"] {

@@ -214,7 +214,7 @@ base_ur = 'x'
         assert!(!all.contains("clear-text"), "{all}");
         for part in [
             "/c.toml: the name of remote 'a b' must be 1 to 64 letters",
-            "/c.toml: token of remote 'a b' must be env:NAME, file:PATH or keyring:NAME",
+            "/c.toml: token of remote 'a b' must be env:NAME, file:PATH, keyring:NAME, secret-tool:ATTRIBUTE VALUE …, pass:NAME or command:PROGRAM ARGUMENT …",
             "/c.toml: base_url of remote 'a b' is missing",
             "/c.toml: execution_timeout of remote 'b' is 10, ",
             "WORKFLOWS_ENABLED: is 'perhaps', but must be true or false",

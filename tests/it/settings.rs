@@ -82,7 +82,7 @@ fn services_are_shown_without_their_tokens() {
     assert!(check_output.code == 2 && check_output.stderr.contains("remote.lost.token: "), "{check_output:?}");
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
     let refusal = home.run(&["config", "show"]);
-    assert!(refusal.code == 2 && refusal.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refusal:?}");
+    assert!(refusal.code == 2 && refusal.stderr.contains("must be env:NAME, file:PATH, keyring:NAME, secret-tool:ATTRIBUTE VALUE …, pass:NAME or command:PROGRAM ARGUMENT …"), "{refusal:?}");
     for output in [output, text_output, check_output, refusal] {
         assert!(!format!("{output:?}").contains("sk-very-secret"), "{output:?}");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::Redactor;
-use steplatch_remote::{Client, Config, Token};
+use steplatch_remote::{Client, Config};
 use steplatch_workflow::Timestamp;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
@@ -37,7 +37,7 @@ pub struct ServiceClient {
     /// The client that sends requests to the service.
     pub client: Client,
     secrets: Arc<Redactor>,
-    /// Set once the token from the keyring is registered as a secret.
+    /// Set once the token from a program, such as a keyring, is registered as a secret.
     token_registered: OnceCell<()>,
 }
 
@@ -53,8 +53,8 @@ impl ServiceClient {
             Ok::<_, ()>(())
         };
         // Ignore the error, because the request reports that there is no token.
-        let _ = match self.config.token {
-            Some(Token::Keyring(_)) => self.token_registered.get_or_try_init(register).await.map(drop),
+        let _ = match &self.config.token {
+            Some(token) if token.runs_program() => self.token_registered.get_or_try_init(register).await.map(drop),
             _ => register().await,
         };
     }

@@ -73,8 +73,8 @@ fn all_problems_of_a_rule_are_named_with_what_is_valid() {
                 "webhook of notify rule 2 must be an address with https, or with http on this computer, without \
                  credentials"
                     .to_owned(),
-                "secret of notify rule 2 must be env:NAME, file:PATH or keyring:NAME; a settings file must not contain \
-                 the token itself"
+                "secret of notify rule 2 must be env:NAME, file:PATH, keyring:NAME, secret-tool:ATTRIBUTE VALUE \
+                 …, pass:NAME or command:PROGRAM ARGUMENT …; a settings file must not contain the secret itself"
                     .to_owned(),
                 "name of notify rule 2 'desktop' is the name of an earlier rule".to_owned(),
             ],

@@ -97,7 +97,7 @@ impl Sender {
     async fn resolve_token(&self) -> Result<Option<Secret>, SendError> {
         let Some(token) = &self.token else { return Ok(None) };
         let token_error = |error| SendError::NotSent(format!("The token of the service is not available: {error}."));
-        if !matches!(token, Token::Keyring(_)) {
+        if !token.runs_program() {
             return token.resolve().await.map(Some).map_err(token_error);
         }
         let mut cached_token = self.cached_token.lock().await;

@@ -1,7 +1,9 @@
 //! Errors of a service's settings.
 
 use super::keys;
-use super::token::{TOKEN_FORMS, TokenError};
+use steplatch_secret::SourceError;
+
+use super::token::TokenError;
 use crate::filter::{MAX_PATTERN_CHARS, MAX_PATTERNS};
 
 /// An invalid setting with the allowed values, as a fragment without a full stop.
@@ -62,7 +64,7 @@ pub enum SettingError {
         url: String,
     },
     /// The token is not text.
-    #[error("{TOKEN_FORMS}")]
+    #[error("{}", SourceError::Form)]
     TokenForm,
     /// The token is unusable.
     #[error(transparent)]

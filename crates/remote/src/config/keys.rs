@@ -50,7 +50,7 @@ pub const KEYS: &[Key] = &[
         name: "token",
         variable: "WORKFLOWS_API_TOKEN",
         default: "",
-        bounds: "env:NAME, file:PATH or keyring:NAME; the variable holds the token itself",
+        bounds: "a source as for [secrets](secrets.md), such as keyring:NAME; the variable holds the token itself",
         description: "token for requests to the service",
     },
     Key {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
+use steplatch_secret::{SecretSource, SourceError};
 
 use super::*;
 
@@ -43,7 +44,7 @@ fn complete_table_is_read() {
         enabled: true,
         base_url: "https://flows.example.com/team".to_owned(),
         discovery_mcp: Some("http://127.0.0.1:9/mcp".to_owned()),
-        token: Some(Token::Environment("FLOWS_TOKEN".to_owned())),
+        token: Token::parse("env:FLOWS_TOKEN").ok(),
         discovery_interval: Some(Duration::from_secs(60)),
         execution_timeout: Duration::from_secs(1),
         max_concurrent_executions: 100,
@@ -91,7 +92,7 @@ fn all_errors_are_reported_at_once() {
             retries of remote 'main' is unknown; the keys are name, enabled, base_url, discovery_mcp, token, discovery_interval, execution_timeout, max_concurrent_executions, filter_patterns, status_check_interval, retry_attempts.
             retry_attempts of remote 'main' is a decimal number, but must be a whole number from 0 to 10.
             status_check_interval of remote 'main' is '5000', but must be a whole number from 1000 to 300000.
-            token of remote 'main' must be env:NAME, file:PATH or keyring:NAME; a settings file must not contain the token itself.
+            token of remote 'main' must be env:NAME, file:PATH, keyring:NAME, secret-tool:ATTRIBUTE VALUE …, pass:NAME or command:PROGRAM ARGUMENT …; a settings file must not contain the secret itself.
         "#]],
     );
 }
@@ -183,22 +184,18 @@ fn url_must_be_safe_for_a_token() {
 }
 
 #[test]
-fn token_reference_has_one_of_three_forms() {
-    assert_eq!(Token::parse("env:A_B"), Ok(Token::Environment("A_B".to_owned())));
-    assert_eq!(Token::parse("file:/run/a b"), Ok(Token::File("/run/a b".into())));
-    assert_eq!(Token::parse("keyring:work"), Ok(Token::Keyring("work".to_owned())));
+fn token_itself_is_no_reference() {
     for text in ["", "abc", "env:", "env:A B", "file:", "keyring:", "ENV:A", "env", "Api-Key abc", "sk-1234:x"] {
-        assert_eq!(Token::parse(text), Err(TokenError::Form), "{text}");
+        assert_eq!(Token::parse(text), Err(TokenError::Source(SourceError::Form)), "{text}");
     }
-    assert_eq!(Token::parse("file:relative"), Err(TokenError::Relative));
 }
 
 #[tokio::test]
 async fn token_file_is_read_on_each_use() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("token");
-    let token = Token::File(path.clone());
-    assert!(matches!(token.resolve().await, Err(TokenError::File { .. })));
+    let token = Token::Source(SecretSource::File(path.clone()));
+    assert!(matches!(token.resolve().await, Err(TokenError::Source(SourceError::File { .. }))));
     for (content, expected) in [("first\n", "first"), ("second\r\n", "second"), ("third", "third")] {
         std::fs::write(&path, content).expect("a file");
         assert_eq!(token.resolve().await.expect("a token").expose(), expected);
@@ -207,12 +204,11 @@ async fn token_file_is_read_on_each_use() {
         std::fs::write(&path, unusable).expect("a file");
         assert!(token.resolve().await.is_err(), "{unusable:?}");
     }
-    assert!(matches!(Token::File(directory.path().to_owned()).resolve().await, Err(TokenError::File { .. })));
 }
 
 #[tokio::test]
 async fn unset_variable_is_named() {
-    let token = Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned());
+    let token = Token::parse("env:STEPLATCH_NO_SUCH_VARIABLE").expect("a reference");
     let error = token.resolve().await.expect_err("the variable is not set");
     assert_eq!(
         error.to_string(),

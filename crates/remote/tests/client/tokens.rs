@@ -3,6 +3,7 @@
 use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
 use steplatch_remote::{Client, Config, StartError, Token};
+use steplatch_secret::SecretSource;
 
 use crate::support::{client, config, input, limits, titles};
 
@@ -83,7 +84,7 @@ async fn wrong_or_missing_token_is_reported() {
     let error = client_with(None).list().await.expect_err("refused");
     assert_eq!(error.status, Some(401));
     let before = service.requests().len();
-    let unset = client_with(Some(Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned())));
+    let unset = client_with(Token::parse("env:STEPLATCH_NO_SUCH_VARIABLE").ok());
     let error = unset.start("deploy", &input(), "k").await.expect_err("no token");
     assert!(
         matches!(&error, StartError::Refused { message, .. } if message.contains("STEPLATCH_NO_SUCH_VARIABLE")),
@@ -98,7 +99,10 @@ async fn changed_token_file_takes_effect_immediately() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("token");
     std::fs::write(&path, "old-t0ken").expect("a file");
-    let client = Client::with_limits(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, limits());
+    let client = Client::with_limits(
+        &Config { token: Some(Token::Source(SecretSource::File(path.clone()))), ..config(&service) },
+        limits(),
+    );
     let client = client.expect("a client");
     assert!(client.list().await.is_err());
     std::fs::write(&path, format!("{TOKEN}\n")).expect("a file");

@@ -5,14 +5,15 @@
 //! invalid value is reported as a problem and never silently replaced by the default. The `steplatch.toml` of a project
 //! declares nodes and has no settings, because one daemon serves many projects.
 //!
-//! Remote services, remote hosts and rules of notifications are separate tables ([`remotes`], [`hosts`], [`notify`]). [`reload`] applies changes while a
-//! daemon runs, and [`watch`] detects them.
+//! Remote services, remote hosts, rules of notifications and secrets are separate tables ([`remotes`], [`hosts`],
+//! [`notify`], [`secrets`]). [`reload`] applies changes while a daemon runs, and [`watch`] detects them.
 
 pub(crate) mod hosts;
 pub(crate) mod hosts_file;
 pub(crate) mod notify;
 pub(crate) mod reload;
 pub(crate) mod remotes;
+pub(crate) mod secrets;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use toml::Table;
 use self::hosts::HostSetting;
 use self::notify::NotifySetting;
 use self::remotes::Remote;
+use self::secrets::ConfiguredSecret;
 
 /// A setting.
 #[derive(Debug, Clone)]
@@ -270,6 +272,8 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<HostSetting>,
     /// Rules of notifications, with unique names.
     pub(crate) notifications: Vec<NotifySetting>,
+    /// Secrets, with unique names.
+    pub(crate) secrets: Vec<ConfiguredSecret>,
     /// Unknown keys of the file.
     pub(crate) unknown: Vec<Problem>,
 }
@@ -313,6 +317,7 @@ struct SeparateTables {
     services: remotes::RemoteSettings,
     hosts: hosts::HostSettings,
     notifications: notify::NotifySettings,
+    secrets: secrets::SecretSettings,
 }
 
 /// An invalid part of the configuration.
@@ -366,6 +371,7 @@ impl Settings {
             remotes: Vec::new(),
             hosts: Vec::new(),
             notifications: Vec::new(),
+            secrets: Vec::new(),
             unknown: Vec::new(),
         };
         let mut problems = Vec::new();
@@ -387,7 +393,7 @@ impl Settings {
                 None => {}
             }
         }
-        let SeparateTables { mut services, mut hosts, mut notifications } = tables;
+        let SeparateTables { mut services, mut hosts, mut notifications, mut secrets } = tables;
         services.read_environment(&variable);
         settings.remotes = services.remotes;
         settings.unknown.append(&mut services.unknown_keys);
@@ -398,6 +404,9 @@ impl Settings {
         settings.notifications = notifications.rules;
         settings.unknown.append(&mut notifications.unknown_keys);
         problems.append(&mut notifications.problems);
+        settings.secrets = secrets.secrets;
+        settings.unknown.append(&mut secrets.unknown_keys);
+        problems.append(&mut secrets.problems);
         if problems.is_empty() {
             return Ok(settings);
         }
@@ -423,6 +432,9 @@ impl Settings {
         }
         if let Some(value) = table.remove(notify::NOTIFY) {
             tables.notifications.read_file(path, &value);
+        }
+        if let Some(value) = table.remove(secrets::SECRETS) {
+            tables.secrets.read_file(path, &value);
         }
         let values = flatten(&table);
         for (name, value) in &values {
@@ -514,6 +526,7 @@ impl Settings {
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             hosts: self.hosts.iter().map(|host| host.config.clone()).collect(),
             notifications: self.notifications.iter().map(|setting| setting.rule.clone()).collect(),
+            secrets: self.secrets.iter().map(|secret| secret.setting.clone()).collect(),
             remember_minutes: self.number("gates.remember_minutes"),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => find_proof(name).unwrap_or(Proof::Passphrase),

@@ -6,7 +6,7 @@
 use crate::print;
 
 /// Phrases of the daemon and their replacements. A phrase precedes the shorter phrases that it contains.
-const PHRASES: [(&str, &str); 35] = [
+const PHRASES: [(&str, &str); 36] = [
     ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
     (
         "no sessions are open: open one with open_terminal",
@@ -30,6 +30,7 @@ const PHRASES: [(&str, &str); 35] = [
         "wait with await_output until: prompt, or type into it with send_input",
         "wait with: steplatch terminal wait, or use it with: steplatch terminal attach",
     ),
+    ("let a person enter it with request_secret, or ", ""),
     ("type it with send_input and secret: true", "type it with: steplatch terminal send --secret -e"),
     ("press them with send_input", "press them with: steplatch terminal attach"),
     ("type it with send_input", "type it with: steplatch terminal send -e"),

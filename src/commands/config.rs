@@ -13,6 +13,7 @@ use crate::print::{self, QUIET};
 use crate::settings::hosts::HostSetting;
 use crate::settings::notify::NotifySetting;
 use crate::settings::remotes::Remote;
+use crate::settings::secrets::ConfiguredSecret;
 use crate::settings::{Settings, file};
 
 #[derive(Debug, Subcommand)]
@@ -49,10 +50,12 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     let services = settings.remotes.iter().flat_map(Remote::rows);
     let hosts = settings.hosts.iter().flat_map(HostSetting::rows);
     let notifications = settings.notifications.iter().flat_map(NotifySetting::rows);
+    let secrets = settings.secrets.iter().flat_map(ConfiguredSecret::rows);
     rows.extend(
         services
             .chain(hosts)
             .chain(notifications)
+            .chain(secrets)
             .map(|row| (row.name, row.value, row.origin.to_string(), row.description)),
     );
     let missing_tokens_by_name = missing_tokens(&settings, true).await;

@@ -53,6 +53,7 @@ const PAGES: Bundle = Bundle {
         ("functions", include_str!("../../docs/functions.md")),
         ("capture", include_str!("../../docs/capture.md")),
         ("gates", include_str!("../../docs/gates.md")),
+        ("secrets", include_str!("../../docs/secrets.md")),
         ("notifications", include_str!("../../docs/notifications.md")),
         ("page", include_str!("../../docs/page.md")),
         ("ui", include_str!("../../docs/ui.md")),

@@ -107,6 +107,9 @@ impl Reload {
         if settings.notifications != self.settings.notifications {
             tracing::info!("the rules of notifications changed and are applied");
         }
+        if settings.secrets != self.settings.secrets {
+            tracing::info!("the secrets changed and are applied");
+        }
         self.sender.send_if_modified(|configuration| {
             let new_configuration = settings.configuration();
             let changed = *configuration != new_configuration;

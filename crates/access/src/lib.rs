@@ -6,6 +6,7 @@
 mod approver;
 mod askpass;
 mod caller;
+mod named_secrets;
 mod page;
 mod passkeys;
 mod peer;
@@ -21,6 +22,7 @@ pub use approver::{
 };
 pub use askpass::{ASKPASS_FILE, add_askpass, add_askpass_without_terminal};
 pub use caller::{Caller, ConnectionId};
+pub use named_secrets::{NamedSecret, NamedSecretError, NamedSecrets, ResolvingSecret};
 pub use page::PageLogins;
 pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::{PasswordReader, ReaderRefusal, join_group};

@@ -13,7 +13,7 @@ use steplatch_ids::{StepId, TerminalId};
 use steplatch_protocol::{AskPassword, ListTerminalSessionsReply, QuestionReply, SessionInfo, visible};
 use steplatch_runs::Runs;
 use steplatch_sessions::Sessions;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::ssh_questions::{MAX_QUESTION_CHARS, ask, is_yes_or_no, question_workflow};
 
@@ -66,6 +66,29 @@ impl PasswordQuestions {
         }
     }
 
+    /// Asks a person for a secret of the settings. Returns `None` if the person gives none.
+    ///
+    /// # Errors
+    /// If too many questions are open, or the question is too long to be judged.
+    pub(crate) async fn ask_for_secret(
+        &self,
+        runs: &Arc<Runs>,
+        name: &str,
+        question: &str,
+    ) -> Result<Option<String>, String> {
+        let _permit = self.permit()?;
+        if question.chars().count() > MAX_QUESTION_CHARS {
+            return Err(format!("the question has more than {MAX_QUESTION_CHARS} characters; shorten the text"));
+        }
+        let workflow = question_workflow(&format!("{}_secret", name.replace('-', "_")), question, false);
+        Ok(ask(runs, "steplatch", workflow, |_| ()).await.answer)
+    }
+
+    fn permit(&self) -> Result<SemaphorePermit<'_>, String> {
+        let too_many = |_| format!("a person is asked for {MAX_OPEN_QUESTIONS} passwords already; answer these first");
+        self.permits.try_acquire().map_err(too_many)
+    }
+
     async fn try_ask(
         &self,
         runs: &Arc<Runs>,
@@ -74,8 +97,7 @@ impl PasswordQuestions {
         verb: AskPassword,
     ) -> Result<QuestionReply, String> {
         let reader = caller.password_reader().await.map_err(|refusal| refusal.to_string())?;
-        let too_many = |_| format!("a person is asked for {MAX_OPEN_QUESTIONS} passwords already; answer these first");
-        let _permit = self.permits.try_acquire().map_err(too_many)?;
+        let _permit = self.permit()?;
         let ListTerminalSessionsReply { sessions: terminals, .. } = sessions.list().await;
         let question = describe_question(&reader, &terminals, &verb.prompt);
         if question.chars().count() > MAX_QUESTION_CHARS {
@@ -112,6 +134,14 @@ fn describe_question(reader: &PasswordReader, terminals: &[SessionInfo], prompt:
     )
 }
 
+/// Returns the name and the id of a terminal.
+pub(crate) fn describe_terminal(terminal: &SessionInfo) -> String {
+    match &terminal.name {
+        Some(name) => format!("terminal '{name}' ({})", terminal.session_id),
+        None => format!("terminal {}", terminal.session_id),
+    }
+}
+
 /// Returns the place of a program in words.
 fn describe_place(reader: &PasswordReader, terminals: &[SessionInfo]) -> String {
     let Some(origin) = &reader.origin else { return "outside of steplatch's terminals".to_owned() };
@@ -119,8 +149,7 @@ fn describe_place(reader: &PasswordReader, terminals: &[SessionInfo]) -> String 
         return format!("in step '{}' of {}", step.place, step.run);
     }
     match terminals.iter().find(|terminal| terminal.session_id == *origin) {
-        Some(SessionInfo { name: Some(name), .. }) => format!("in terminal '{name}' ({origin})"),
-        Some(_) => format!("in terminal {origin}"),
+        Some(terminal) => format!("in {}", describe_terminal(terminal)),
         None if origin.parse::<TerminalId>().is_ok() => "in a terminal that is closed".to_owned(),
         None => "in a node".to_owned(),
     }

@@ -13,6 +13,8 @@ use steplatch_sessions::CommandPolicy;
 use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
+use crate::named_secrets::SecretSetting;
+
 /// Settings that take effect without a restart. The program that starts the daemon sends a new value when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
@@ -34,6 +36,8 @@ pub struct Configuration {
     pub engine: EngineKind,
     /// Rules of notifications of people.
     pub notifications: Vec<Rule>,
+    /// Secrets that texts refer to, with unique names.
+    pub secrets: Vec<SecretSetting>,
 }
 
 /// The proof of a person that the current configuration requires.

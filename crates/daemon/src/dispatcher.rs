@@ -30,6 +30,7 @@ use tokio::sync::{Notify, watch};
 use crate::askpass::PasswordQuestions;
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
+use crate::named_secrets::{SettingSecrets, failed_reply};
 use crate::notifications::{NotificationParts, Notifications, TerminalNotifications};
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
@@ -46,7 +47,8 @@ pub(crate) struct Dispatcher {
     sessions: Sessions,
     ssh: Arc<DaemonSshEnvironment>,
     questions: Arc<SshQuestions>,
-    passwords: PasswordQuestions,
+    passwords: Arc<PasswordQuestions>,
+    named_secrets: Arc<SettingSecrets>,
     recordings: Recordings,
     runs: Arc<Runs>,
     workflows: Workflows,
@@ -179,7 +181,9 @@ impl Dispatcher {
         let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe(), private);
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
-        let executors = ExecutorFactory::new(sessions.clone(), secrets.clone());
+        let passwords = Arc::<PasswordQuestions>::default();
+        let named_secrets = Arc::new(SettingSecrets::new(configuration.clone(), secrets.clone(), passwords.clone()));
+        let executors = ExecutorFactory::new(sessions.clone(), named_secrets.clone());
         if in_group.is_some()
             && let Err(error) = executors.adopt_orphans()
         {
@@ -218,6 +222,7 @@ impl Dispatcher {
             Some(journal) => Runs::new(journal, paths.state(), dependencies, retention),
             None => Runs::open(paths.journal(), dependencies, retention).await?,
         });
+        named_secrets.set_runs(&runs);
         if let Some(mut in_group) = in_group {
             // Ignore an error, because the thread has finished its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
@@ -252,7 +257,8 @@ impl Dispatcher {
             ssh,
             questions,
             askpass,
-            passwords: PasswordQuestions::default(),
+            passwords,
+            named_secrets,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
         })
@@ -333,10 +339,14 @@ impl Dispatcher {
     pub(crate) async fn answer(
         &self,
         caller: &Arc<Caller>,
-        command: Box<Command>,
+        mut command: Box<Command>,
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
+        let used_secrets = match Box::pin(self.named_secrets.fill(sessions, caller, &mut command)).await {
+            Ok(used_secrets) => used_secrets,
+            Err(error) => return (self.mask_reply(failed_reply(*command, error)), None),
+        };
         // Box each verb separately, because a waiting command needs the memory of its verb, not of the largest one.
         let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
@@ -668,6 +678,12 @@ impl Dispatcher {
                 VerbReply::from_reply(Box::pin(self.remotes.check(verb, run_id)).await)
             }
         };
+        if let Some(session) =
+            answer.data.get("session_id").and_then(Value::as_str).filter(|_| !used_secrets.is_empty())
+        {
+            // A terminal that was opened on another machine.
+            self.sessions.hide_named_secrets(Some(session), &used_secrets).await;
+        }
         (self.mask_reply(answer), None)
     }
 

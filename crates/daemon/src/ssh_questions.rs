@@ -14,6 +14,7 @@ use steplatch_host::{QuestionWatch, RemoteHostConfig};
 use steplatch_ids::{RunId, random_name};
 use steplatch_protocol::{AskSshQuestion, QuestionReply};
 use steplatch_runs::Runs;
+use steplatch_workflow::substitute::literal;
 use tokio::sync::watch;
 
 /// Maximum number of valid tickets, of the newest connections.
@@ -147,11 +148,10 @@ pub(crate) fn is_yes_or_no(question: &str) -> bool {
 /// Returns the workflow `name` that asks the question at a gate. The question is foreign text: the gate shows it
 /// without replacing placeholders.
 pub(crate) fn question_workflow(name: &str, question: &str, is_choice: bool) -> Value {
-    let escaped: String = question.chars().take(MAX_QUESTION_CHARS).collect();
-    let escaped = escaped.replace('{', "(").replace('}', ")");
+    let shown: String = question.chars().take(MAX_QUESTION_CHARS).collect();
     let mut result = "{ask_answer}";
     let mut params = json!({
-        "prompt": escaped,
+        "prompt": literal(&shown),
         "answered_by": "human",
         "timeout": ANSWER_SECONDS,
     });

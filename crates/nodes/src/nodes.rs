@@ -16,6 +16,7 @@ use crate::kind::{HttpClient, Pty, Servers};
 use crate::node::Node;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::result::NodeResult;
+use crate::secrets::resolve_all;
 use crate::template::TemplateValues;
 
 /// Performs nodes. Cheap to clone.
@@ -106,15 +107,8 @@ impl Nodes {
     /// If a secret is unknown.
     #[boxed]
     pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
-        let mut values = BTreeMap::new();
-        for name in names {
-            let Some(value) = self.shared.node_environment.secrets.resolve(&name).await else {
-                let message = format!("Secret '{name}' is unknown here; set it, or correct the reference.");
-                return Err(NodeFailure { kind: ErrorType::Secret, message });
-            };
-            values.insert(name, value);
-        }
-        Ok(values)
+        let values = resolve_all(names, &*self.shared.node_environment.secrets).await;
+        values.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })
     }
 
     /// Stops the running MCP servers. A later call restarts its server.

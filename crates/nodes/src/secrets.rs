@@ -8,6 +8,8 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
+use crate::outcome::{ErrorType, Failure};
+
 /// The placeholder that replaces a secret.
 pub const MASK: &str = "••••••";
 
@@ -16,18 +18,32 @@ const MIN_SECRET_CHARS: usize = 4;
 
 /// A source of secrets.
 pub trait Secrets: Send + Sync {
-    /// Returns the value of a secret, or `None` if there is no secret with that name.
+    /// Returns the value of a secret, or the reason why there is none.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
 /// A future that resolves to the value of a secret.
-pub type Resolving<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
+pub type Resolving<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
 
 /// A fixed set of secrets, by name.
 impl Secrets for BTreeMap<String, String> {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
-        Box::pin(std::future::ready(self.get(name).cloned()))
+        let value = self.get(name).cloned();
+        Box::pin(std::future::ready(value.ok_or_else(|| format!("secret {name} was not found"))))
     }
+}
+
+/// Returns the values of secrets, by name.
+pub(crate) async fn resolve_all(
+    names: impl IntoIterator<Item = String>,
+    secrets: &dyn Secrets,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut values = BTreeMap::new();
+    for name in names {
+        let value = secrets.resolve(&name).await;
+        values.insert(name, value.map_err(|error| Failure::new(ErrorType::Secret, error))?);
+    }
+    Ok(values)
 }
 
 /// A part of declared text.

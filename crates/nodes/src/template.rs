@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use steplatch_workflow::substitute::{self, Lookup};
 
-use crate::outcome::{ErrorType, Failure};
-use crate::secrets::{Part, SecretMask, Secrets, names, parts, percent_encode};
+use crate::outcome::Failure;
+use crate::secrets::{Part, SecretMask, Secrets, names, parts, percent_encode, resolve_all};
 
 /// Values for the texts of one call.
 #[derive(Debug)]
@@ -41,15 +41,7 @@ impl Lookup for EncodedFields {
 impl TemplateValues {
     /// Resolves the secrets that `declared` refers to.
     pub(crate) async fn new(declared: &Value, input: &Value, secrets: &dyn Secrets) -> Result<Self, Failure> {
-        let mut resolved = BTreeMap::new();
-        for name in names(declared) {
-            let Some(value) = secrets.resolve(&name).await else {
-                let message = format!("Secret '{name}' is unknown here; set it, or correct the reference.");
-                return Err(Failure::new(ErrorType::Secret, message));
-            };
-            resolved.insert(name, value);
-        }
-        Ok(Self { input: input.clone(), secrets: resolved })
+        Ok(Self { input: input.clone(), secrets: resolve_all(names(declared), secrets).await? })
     }
 
     pub(crate) fn input(&self) -> &Value {
@@ -146,6 +138,6 @@ mod tests {
     async fn missing_secret_is_reported_by_name() {
         let known: BTreeMap<String, String> = BTreeMap::new();
         let error = TemplateValues::new(&json!({"h": ["{secret:NOPE}"]}), &Value::Null, &known).await.unwrap_err();
-        assert_eq!(error.message, "Secret 'NOPE' is unknown here; set it, or correct the reference.");
+        assert_eq!(error.message, "secret NOPE was not found");
     }
 }

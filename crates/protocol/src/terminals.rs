@@ -141,15 +141,15 @@ pub struct HighlightInfo {
 pub struct SendInput {
     /// Terminal to type into
     pub session_id: String,
-    /// Text to type; \n is Enter
+    /// Text to type; \n is Enter, {secret:NAME} a secret, also in run_command
     #[serde(default)]
     pub input_text: String,
     /// Keys to press after the text: enter, tab, escape, up, f5, ctrl-c, alt-b …
     pub keys: Option<Vec<String>>,
-    /// The text is a secret, hidden in everything that is returned or stored
+    /// The text is a secret, hidden in all that is returned or stored
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// Wait for this many milliseconds without output (0: do not wait)
+    /// Wait for so many milliseconds without output (0: no wait)
     #[schemars(range(max = 30_000))]
     pub wait_for_quiet_ms: Option<u32>,
     /// Wait for this regular expression
@@ -161,7 +161,7 @@ pub struct SendInput {
     pub timeout: Option<f64>,
     /// Part of the screen to return
     pub screen: Option<ScreenMode>,
-    /// Also end when the program is known to wait for input that was not waited for
+    /// Also end when the program waits for other input
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_at_input: bool,
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
@@ -439,7 +439,7 @@ pub struct AwaitOutput {
     pub mode: AwaitMode,
     /// Part of the screen to return
     pub screen: Option<ScreenMode>,
-    /// Also end when the program is known to wait for input that was not waited for
+    /// Also end when the program waits for other input
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_at_input: bool,
     /// A match ends the wait only once the program reads input: line, shown, hidden or any

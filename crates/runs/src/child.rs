@@ -281,7 +281,7 @@ async fn begin(
         depth: child.depth,
         gateless: GatelessNames::default(),
     };
-    prepare(&definition, caller, &mut start)?;
+    Box::pin(prepare(&definition, caller, shared.executors.named_secrets(), &mut start)).await?;
     Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine, rerun: None }).await?)
 }
 

@@ -426,7 +426,7 @@ impl Runs {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
-        let prepared = prepare(definition, caller, start);
+        let prepared = Box::pin(prepare(definition, caller, self.shared.executors.named_secrets(), start)).await;
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
         self.check_engine_served(*engine).await?;
         if *engine != EngineKind::Sqlite {

@@ -424,7 +424,9 @@ impl Drop for CloseOnDrop {
 fn describe_input_request(request: &InputRequest) -> String {
     let program = request.program.as_ref().map_or("the command".to_owned(), |program| format!("'{program}'"));
     let what = match request {
-        InputRequest { password: true, .. } => "asks for a password; type it with send_input and secret: true",
+        InputRequest { password: true, .. } => {
+            "asks for a password; let a person enter it with request_secret, or type it with send_input and secret: true"
+        }
         InputRequest { full_screen: true, .. } if request.is_of_shell() => {
             "waits for input on a full screen, which a program that has ended may have left on: leave it with input_text: \
              \"tput rmcup\\n\"; type with send_input"

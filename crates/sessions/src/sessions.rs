@@ -473,6 +473,22 @@ impl Sessions {
         self.hosts.remember(&secrets).await;
     }
 
+    /// Hides secrets that are about to be typed into a terminal, or used in a new one, also in the next daemon.
+    #[boxed]
+    pub async fn hide_named_secrets(&self, session: Option<&str>, secrets: &[String]) {
+        let terminal = match session {
+            Some(session) => self.find(session).await.ok(),
+            None => None,
+        };
+        for text in secrets {
+            let secret = SecretText { terminal: None, text: text.clone() };
+            if let Some(terminal) = &terminal {
+                terminal.remember_elsewhere(&secret).await;
+            }
+        }
+        self.remember_secrets(secrets).await;
+    }
+
     /// Hides a secret that is about to be typed into a terminal, also in the next daemon of these terminals. A remote host
     /// receives only the secrets that are typed there.
     pub(crate) async fn remember_typed_secret(

@@ -9,6 +9,8 @@
 //! makes `NAME` a variable of the shell. The text of a variable is not searched again: text from a terminal cannot
 //! inject a placeholder.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use crate::path::value_at_path;
@@ -162,6 +164,34 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
                 Some(value) => replaced.push_str(&filtered(value, filter)),
                 None => replaced.push_str(source),
             },
+        }
+    }
+    replaced
+}
+
+/// Returns the names of the secrets that text refers to.
+#[must_use]
+pub fn secret_names_in(text: &str) -> BTreeSet<String> {
+    let names = placeholders(text).filter_map(|placeholder| placeholder.name.strip_prefix(SECRET));
+    names.map(str::to_owned).collect()
+}
+
+/// Returns text with its secrets replaced, by name. Everything else stays unchanged, except that `{{secret:NAME}}`
+/// becomes `{secret:NAME}`.
+#[must_use]
+pub fn with_secrets(text: &str, secrets: &BTreeMap<String, String>) -> String {
+    let mut replaced = String::with_capacity(text.len());
+    for piece in split_pieces(text, true) {
+        match piece {
+            Piece::Text(text) => replaced.push_str(text),
+            Piece::Escaped(inside) if inside[1..].starts_with(SECRET) => replaced.push_str(inside),
+            Piece::Escaped(inside) => replaced.extend(["{", inside, "}"]),
+            Piece::Variable { source, name, filter } => {
+                match name.strip_prefix(SECRET).and_then(|name| secrets.get(name)) {
+                    Some(value) => replaced.push_str(&filtered(&Value::from(value.as_str()), filter)),
+                    None => replaced.push_str(source),
+                }
+            }
         }
     }
     replaced

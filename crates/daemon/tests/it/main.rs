@@ -20,6 +20,7 @@ mod gates;
 mod inputs;
 mod library;
 mod locked;
+mod named_secrets;
 mod nodes;
 mod notifications;
 mod once;

@@ -268,7 +268,7 @@ async fn begin_machine(
         parent: Some(step),
         depth,
     };
-    prepare(&definition, caller, &mut start)?;
+    Box::pin(prepare(&definition, caller, shared.executors.named_secrets(), &mut start)).await?;
     let source = DefinitionSource::Saved { directory: saved.directory, name: saved.name };
     let launch = MachineLaunch { definition, source, start, key: None, engine, rerun: None };
     Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use steplatch_access::Caller;
+use steplatch_access::{Caller, NamedSecrets};
 use steplatch_library::Signature;
 use steplatch_protocol::{EngineKind, RerunInfo};
 use steplatch_workflow::{Definition, InvalidVariables, RecordedPart, Start, is_environment_variable, secret_variable};
@@ -41,14 +41,19 @@ pub(crate) struct Rerun {
 
 /// Completes and checks the start of a machine: it fails if a placeholder or an argument has no value.
 ///
-/// Secrets by reference are variables of the caller's environment. A run without a given terminal takes missing
+/// A run without a given terminal takes missing
 /// arguments from the caller's environment, because its new terminals have the same environment; `PWD` is the caller's
 /// directory.
 ///
 /// # Errors
 ///
 /// Returns all problems.
-pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
+pub(crate) async fn prepare(
+    definition: &Definition,
+    caller: &Caller,
+    secrets: &dyn NamedSecrets,
+    start: &mut Start,
+) -> Result<(), InvalidVariables> {
     definition.rename_by_case(&mut start.variables);
     let session_variable = start.variables.get("session_id").and_then(Value::as_str);
     let has_terminal = start.session_id.as_deref().or(session_variable).is_some_and(|session| !session.is_empty());
@@ -59,13 +64,20 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
             }
         }
     }
+    // Before the secrets, so that nobody is asked for one of a run that cannot start.
+    definition.check_start(&start.variables, |_| has_terminal)?;
+    let mut violations = Vec::new();
+    let purpose = format!("for workflow '{}'", definition.name().map_or("unnamed".to_owned(), ToString::to_string));
     for name in definition.secrets() {
-        let found = caller.environment.iter().find(|(key, _)| key.to_str() == Some(name));
-        if let Some(value) = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty()) {
-            start.variables.entry(secret_variable(name)).or_insert_with(|| value.into());
+        if start.variables.contains_key(&secret_variable(name)) {
+            continue;
+        }
+        match secrets.resolve(caller, name, &purpose).await {
+            Ok(secret) => drop(start.variables.insert(secret_variable(name), secret.value.into())),
+            Err(error) => violations.push(error.to_string()),
         }
     }
-    definition.check_start(&start.variables, |_| has_terminal)
+    if violations.is_empty() { Ok(()) } else { Err(InvalidVariables { violations }) }
 }
 
 /// Returns the value of an argument in a caller's environment.

@@ -133,6 +133,11 @@ impl PtyNodes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
+    /// Returns the owner: a run, or the nodes of a project.
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
+    }
+
     /// Returns whether the terminals outlive the calls of one run.
     fn is_shared(&self) -> bool {
         self.owner.parse::<RunId>().is_err()

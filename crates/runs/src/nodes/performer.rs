@@ -1,13 +1,12 @@
 //! Performs nodes for one caller: for calls of nodes, and for runs.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use steplatch_access::{Caller, Redactor, add_askpass_without_terminal};
+use steplatch_access::{Caller, NamedSecrets, add_askpass_without_terminal};
 use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeKind, NodeResult, Resolving};
 use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
@@ -23,7 +22,7 @@ const MAX_CONCURRENT_CALLS: usize = 64;
 #[derive(Debug, Clone)]
 pub struct ExecutorFactory {
     programs: Programs,
-    secrets: Arc<Redactor>,
+    named_secrets: Arc<dyn NamedSecrets>,
     call_permits: Arc<Semaphore>,
     pub(super) sessions: Sessions,
 }
@@ -41,22 +40,34 @@ pub(crate) struct NodeExecutor {
 /// The values of the secrets read so far.
 type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
-/// Secrets by reference: variables of the caller's environment. After a read, every later reply hides the value.
-struct EnvSecrets {
-    environment: Arc<[(OsString, OsString)]>,
-    hidden: Arc<Redactor>,
+/// Secrets by reference, of one caller.
+struct CallerSecrets {
+    caller: Arc<Caller>,
+    named_secrets: Arc<dyn NamedSecrets>,
+    /// The owner of the calls, such as a run.
+    owner: String,
     resolved: Resolved,
+    /// The values that are used again, by name.
+    kept: tokio::sync::Mutex<BTreeMap<String, String>>,
 }
 
-impl steplatch_nodes::Secrets for EnvSecrets {
+impl steplatch_nodes::Secrets for CallerSecrets {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
-        let found = self.environment.iter().find(|(key, _)| key == name);
-        let value = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
-        if let Some(value) = value {
-            self.hidden.add(value);
-            self.resolved.lock().insert(value.to_owned());
-        }
-        Box::pin(std::future::ready(value.map(str::to_owned)))
+        Box::pin(async move {
+            // Calls in parallel wait for the first one instead of asking a person twice.
+            let mut kept = self.kept.lock().await;
+            if let Some(value) = kept.get(name) {
+                return Ok(value.clone());
+            }
+            let purpose = format!("for {}", self.owner);
+            let secret = self.named_secrets.resolve(&self.caller, name, &purpose).await;
+            let secret = secret.map_err(|error| error.to_string())?;
+            self.resolved.lock().insert(secret.value.clone());
+            if secret.is_kept_in_run {
+                kept.insert(name.to_owned(), secret.value.clone());
+            }
+            Ok(secret.value)
+        })
     }
 }
 
@@ -65,14 +76,19 @@ impl steplatch_nodes::Secrets for EnvSecrets {
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
-    /// Creates a factory. `secrets` receives the secrets that calls refer to.
-    pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
+    /// Creates a factory. `named_secrets` are the secrets that calls refer to.
+    pub fn new(sessions: Sessions, named_secrets: Arc<dyn NamedSecrets>) -> Self {
         Self {
             programs: Programs::new(),
-            secrets,
+            named_secrets,
             call_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
             sessions,
         }
+    }
+
+    /// Returns the secrets that definitions refer to.
+    pub(crate) fn named_secrets(&self) -> &dyn NamedSecrets {
+        &*self.named_secrets
     }
 
     /// Makes this process the parent of processes that programs of nodes leave behind. Then such processes never count
@@ -103,10 +119,15 @@ impl ExecutorFactory {
 
     /// Returns an executor of nodes for `caller` in `directory`. Programs that keep running are in `panes`.
     pub(crate) fn performer(&self, caller: &Arc<Caller>, directory: PathBuf, panes: Arc<PtyNodes>) -> NodeExecutor {
-        let (environment, resolved) = (caller.environment.clone(), Resolved::default());
-        let secrets =
-            EnvSecrets { environment: environment.clone(), hidden: self.secrets.clone(), resolved: resolved.clone() };
-        let mut variables = environment.to_vec();
+        let resolved = Resolved::default();
+        let secrets = CallerSecrets {
+            caller: caller.clone(),
+            named_secrets: self.named_secrets.clone(),
+            owner: panes.owner().to_owned(),
+            resolved: resolved.clone(),
+            kept: tokio::sync::Mutex::default(),
+        };
+        let mut variables = caller.environment.to_vec();
         add_askpass_without_terminal(&mut variables);
         let nodes = steplatch_nodes::Nodes::new(NodeEnvironment {
             directory,

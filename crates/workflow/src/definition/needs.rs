@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::document::{escaped, suggestion};
-use super::{Definition, Problem, State, ToolCatalog, secret_variable};
+use super::{Definition, Problem, State, ToolCatalog};
 use crate::contract::{Contract, ContractVariable, InvalidVariables, is_environment_variable};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
@@ -254,7 +254,7 @@ impl Definition {
     }
 
     /// Checks that a run can start with these variables: arguments match their schemas, and all needed variables are
-    /// present. `is_in_shell` returns whether the run's shell may have a variable; such an argument needs no initial
+    /// present, without secrets by reference. `is_in_shell` returns whether the run's shell may have a variable; such an argument needs no initial
     /// value.
     ///
     /// # Errors
@@ -277,10 +277,6 @@ impl Definition {
             let name = argument.name();
             let description = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
             format!("argument {name}{description} is missing; add {name} to initial_variables")
-        }));
-        let missing = self.secrets().filter(|name| !initial.contains_key(&secret_variable(name)));
-        violations.extend(missing.map(|name| {
-            format!("secret {name} was not found; set the variable {name} in the environment of the client that starts the run")
         }));
         let needed = self.needs.iter().filter(|needed| !needed.is_optional && !initial.contains_key(&needed.name));
         violations.extend(needed.map(NeededVariable::violation));

@@ -16,8 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use steplatch_protocol::{
-    AwaitUntil, ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions, OmittedOutput,
-    OpenTerminal, RunCommand, ScreenFormat, SendInput, SessionInfo,
+    AgentActivity, AwaitUntil, ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions,
+    OmittedOutput, OpenTerminal, RunCommand, ScreenFormat, SendInput, SessionInfo,
 };
 
 use crate::attach::{DetachKey, attach};
@@ -306,6 +306,14 @@ pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     }
     if let Some(holder) = &session.held_by {
         return format!("held by {holder}");
+    }
+    if let (Some(agent), Some(activity)) = (&session.agent, session.agent_activity) {
+        let activity = match activity {
+            AgentActivity::Working => "working",
+            AgentActivity::Asks => "asks",
+            AgentActivity::Idle => "idle",
+        };
+        return format!("{activity} ({agent})");
     }
     let awaits_input = session.awaiting_input == Some(true);
     match (session.busy, awaits_input) {

@@ -427,7 +427,7 @@ fn terminal_row(session: &SessionInfo, now: &str) -> Row {
         Some("host") => ("!", Tone::Bad),
         Some("held") => ("●", Tone::Waiting),
         Some("asks" | "waits") => ("?", Tone::Waiting),
-        Some("busy") => ("▸", Tone::Plain),
+        Some("busy" | "working") => ("▸", Tone::Plain),
         _ => ("›", Tone::Plain),
     };
     let name = session.name.as_deref().map_or_else(|| session.session_id.clone(), print::visible);

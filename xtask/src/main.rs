@@ -4,6 +4,7 @@
 //! with the exit code of the first step that failed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
 
+mod agents;
 mod bench;
 mod check;
 mod conformance;
@@ -48,6 +49,8 @@ cargo xtask check                        Check pages, format and lints; dependen
                                          they are installed.
 cargo xtask clients                      Install the clients that `steplatch setup` configures from npm, 1.3 GB, and run the
                                          stories in which they read what it wrote and call tools.
+cargo xtask agents [NAMES]               Record the screens of AI agents' programs from npm, driven without a model, for the tests
+                                         that recognise their activity.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench jobs [--no-peer]       Perform 78 jobs of an agent with real programs, and print the calls, seconds and bytes
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         }
         ["test", options @ ..] => test::run(&repository, options),
         ["check"] => check::run(&repository),
+        ["agents", names @ ..] => agents::run(&repository, names),
         ["clients"] => real_clients::run(&repository),
         ["dist", options @ ..] => dist::run(&repository, options),
         ["release"] => release::run(&repository),

@@ -41,6 +41,9 @@ pub enum NamedSecretError {
          environment of the client"
     )]
     Unknown(String),
+    /// The settings have no secret with this name.
+    #[error("secret {0} was not found; add [secrets.{0}] to config.toml (steplatch docs secrets)")]
+    NotConfigured(String),
     /// The source of the settings has no usable value.
     #[error("secret {name} was not read: {reason}")]
     Unreadable {

@@ -98,9 +98,12 @@ impl SettingSecrets {
         let _ = self.runs.set(Arc::downgrade(runs));
     }
 
+    fn setting(&self, name: &str) -> Option<SecretSetting> {
+        self.configuration.borrow().secrets.iter().find(|setting| setting.name == name).cloned()
+    }
+
     async fn find(&self, caller: &Caller, name: &str, purpose: &str) -> Result<NamedSecret, NamedSecretError> {
-        let setting = self.configuration.borrow().secrets.iter().find(|setting| setting.name == name).cloned();
-        let Some(setting) = setting else {
+        let Some(setting) = self.setting(name) else {
             let value = variable(caller, name).and_then(|value| value.into_string().ok());
             let value = value.filter(|value| !value.is_empty());
             let value = value.ok_or_else(|| NamedSecretError::Unknown(name.to_owned()))?;
@@ -145,7 +148,8 @@ impl SettingSecrets {
         }
     }
 
-    /// Replaces the references of a client's command to secrets, and returns their values.
+    /// Replaces the references of a client's command to secrets of the settings, and returns their values. Variables of
+    /// the client count for definitions only: hiding `SHELL` or `USER` would take words out of all text.
     ///
     /// # Errors
     /// If one secret has no value. The text is for the client.
@@ -170,11 +174,12 @@ impl SettingSecrets {
         let purpose = describe_purpose(command, &describe_place(sessions, terminal.as_deref()).await);
         let mut values = BTreeMap::new();
         for name in names {
+            if self.setting(&name).is_none() {
+                let error = NamedSecretError::NotConfigured(name);
+                return Err(format!("nothing was sent: {error}; {LITERAL_HINT}"));
+            }
             let secret = self.resolve(caller, &name, &purpose).await;
-            let secret = secret.map_err(|error| match error {
-                NamedSecretError::Unknown(_) => format!("nothing was sent: {error}; {LITERAL_HINT}"),
-                error => format!("nothing was sent: {error}"),
-            })?;
+            let secret = secret.map_err(|error| format!("nothing was sent: {error}"))?;
             values.insert(name, secret.value);
         }
         let texts: Vec<String> = values.values().cloned().collect();

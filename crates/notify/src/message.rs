@@ -157,11 +157,14 @@ fn title(phase: Phase, occasion: &Occasion) -> String {
     match (phase, occasion.kind) {
         (Phase::Test, _) => "Test of steplatch notifications".to_owned(),
         (Phase::Withdrawn, Kind::Gate) => format!("{workflow} does not wait any more"),
-        (Phase::Withdrawn, Kind::Password) => format!("{terminal} needs no answer any more"),
+        (Phase::Withdrawn, Kind::Password | Kind::AgentAsks) => format!("{terminal} needs no answer any more"),
         (Phase::Withdrawn, Kind::Held) => format!("{terminal} is not held any more"),
         (Phase::Withdrawn, Kind::HostLost) => format!("Host {host} is not lost any more"),
         (_, Kind::Gate) => format!("{workflow} {still}waits for your answer"),
         (_, Kind::Password) => format!("{terminal} {still}asks for a password"),
+        (_, Kind::AgentAsks) => {
+            format!("{} {still}asks for a decision in {terminal}", by.as_deref().unwrap_or("an agent"))
+        }
         (_, Kind::Held) => format!("{terminal} is {still}held by {}", by.as_deref().unwrap_or("a person")),
         (_, Kind::HostLost) => format!("Host {host} is {still}not reachable"),
         (_, Kind::RunFailed) => format!("{workflow} failed"),
@@ -181,7 +184,9 @@ fn body(phase: Phase, occasion: &Occasion, decided: Timestamp, zone: &TimeZone) 
         Kind::Gate => {
             format!("Since {since}. Answer with: steplatch gates answer {}", gate_id.as_deref().unwrap_or(run))
         }
-        Kind::Password | Kind::Held => format!("Since {since}. Attach with: steplatch terminal attach {terminal}"),
+        Kind::Password | Kind::AgentAsks | Kind::Held => {
+            format!("Since {since}. Attach with: steplatch terminal attach {terminal}")
+        }
         Kind::HostLost => {
             format!("Since {since}. Connect with: steplatch hosts check {}", host.as_deref().unwrap_or_default())
         }
@@ -253,6 +258,7 @@ mod tests {
         expect![[r#"
             release waits for your answer | Since 12:05. Answer with: steplatch gates answer run_1/ask/1 | http://localhost:7878/#/runs/run_1
             build asks for a password | Since 12:05. Attach with: steplatch terminal attach build | http://localhost:7878/#/terminals/term_1
+            ana asks for a decision in build | Since 12:05. Attach with: steplatch terminal attach build | http://localhost:7878/#/terminals/term_1
             build is held by ana | Since 12:05. Attach with: steplatch terminal attach build | http://localhost:7878/#/terminals/term_1
             Host box is not reachable | Since 12:05. Connect with: steplatch hosts check box | http://localhost:7878/#/terminals/term_1
             release failed | At 12:05. Details: steplatch runs show run_1 | http://localhost:7878/#/runs/run_1

@@ -13,6 +13,8 @@ pub enum Kind {
     Gate,
     /// A program in a terminal reads a password, and no client is attached.
     Password,
+    /// An AI agent in a terminal asks for a decision, and no client is attached.
+    AgentAsks,
     /// A person holds a terminal, so that nothing else can type there.
     Held,
     /// A remote host is not reachable.
@@ -27,9 +29,10 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Gate,
         Self::Password,
+        Self::AgentAsks,
         Self::Held,
         Self::HostLost,
         Self::RunFailed,
@@ -43,6 +46,7 @@ impl Kind {
         match self {
             Self::Gate => "gate",
             Self::Password => "password",
+            Self::AgentAsks => "agent_asks",
             Self::Held => "held",
             Self::HostLost => "host_lost",
             Self::RunFailed => "run_failed",
@@ -60,7 +64,7 @@ impl Kind {
     /// Returns whether the occasion is about a terminal.
     #[must_use]
     pub fn is_about_terminal(self) -> bool {
-        matches!(self, Self::Password | Self::Held)
+        matches!(self, Self::Password | Self::AgentAsks | Self::Held)
     }
 }
 

@@ -722,6 +722,18 @@ pub struct GetScreenContentReply {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTerminalSessions {}
 
+/// Activity of an AI agent in a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentActivity {
+    /// It thinks, answers or executes a tool
+    Working,
+    /// It waits for a decision, such as a permission
+    Asks,
+    /// It waits for the next task
+    Idle,
+}
+
 /// A listed terminal.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -756,6 +768,10 @@ pub struct SessionInfo {
     pub password_program: Option<String>,
     /// Request of an agent that a person types such a line
     pub secret_request: Option<SecretRequestInfo>,
+    /// AI agent that runs in the foreground, such as claude
+    pub agent: Option<String>,
+    /// Activity of the agent; absent if its screen does not tell
+    pub agent_activity: Option<AgentActivity>,
     /// Number of bells that programs have rung
     #[serde(default, skip_serializing_if = "crate::files::is_zero")]
     pub bell_count: u64,

@@ -22,10 +22,10 @@ use steplatch_host::{
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
-    AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    HighlightInfo, ListTerminalSessionsReply, MouseAction, MouseEvent, OmittedOutput, OpenTerminal, OpenTerminalReply,
-    ResizeTerminal, ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput, SendInputReply, SendSignal,
-    SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
+    AbsenceInfo, AgentActivity, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent,
+    GetScreenContentReply, HighlightInfo, ListTerminalSessionsReply, MouseAction, MouseEvent, OmittedOutput,
+    OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput,
+    SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
     Closing, Excerpt, Handover, Highlight, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput, Part,
@@ -813,6 +813,8 @@ impl Sessions {
                 password: described.password,
                 password_program: described.password_program,
                 secret_request: self.secret_requests.get(described.id.as_str()),
+                agent_activity: described.agent.as_ref().and_then(|agent| agent.activity).map(to_agent_activity),
+                agent: described.agent.map(|agent| agent.program),
                 bell_count: described.bell_count.map_or(0, NonZeroU64::get),
                 exit_code: described.exit_code,
                 cols: described.size.cols,
@@ -1067,6 +1069,14 @@ fn encode_paste(text: &str, is_bracketed: bool) -> String {
     let clean: String =
         text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\r' | '\n')).collect();
     if is_bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
+}
+
+fn to_agent_activity(activity: steplatch_terminal::AgentActivity) -> AgentActivity {
+    match activity {
+        steplatch_terminal::AgentActivity::Working => AgentActivity::Working,
+        steplatch_terminal::AgentActivity::Asks => AgentActivity::Asks,
+        steplatch_terminal::AgentActivity::Idle => AgentActivity::Idle,
+    }
 }
 
 /// Returns a warning about a secret that is a common word, or too short to be hidden.

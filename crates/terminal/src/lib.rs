@@ -7,6 +7,7 @@
 //! This crate depends neither on workflows nor on the clients' transport.
 
 mod activity;
+mod agent_program;
 mod characters;
 mod command;
 mod echo;
@@ -43,6 +44,7 @@ mod terminals;
 mod transcript;
 mod wait;
 
+pub use agent_program::{AgentActivity, AgentStatus};
 pub use command::{CommandRequest, CommandResult, InputRequest, RunError};
 pub use exchange::{Variable, VariablesError};
 pub use hidden_input::{HiddenInputLog, SecretText};

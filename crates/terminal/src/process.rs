@@ -12,8 +12,8 @@ mod tree;
 pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
 pub(crate) use inspect::{
-    InputState, ProcessImage, executable_name, group_name, group_owners, group_reader, has_signal_handler, input_state,
-    is_multiplexer, is_relay, process_name, reads_prompt_entries, working_directory,
+    InputState, ProcessImage, executable_name, group_arguments, group_name, group_owners, group_reader,
+    has_signal_handler, input_state, is_multiplexer, is_relay, process_name, reads_prompt_entries, working_directory,
 };
 pub(crate) use orphans::Orphans;
 pub use piped::{Piped, PipedSpec, ProcessEnd, Programs, Stdin};

@@ -31,6 +31,7 @@ pub use viewers::QueryFilter;
 use watchers::{ScreenReply, ScreenWatcher};
 pub use write_lock::{Handover, HoldKey, LockHolder};
 
+use crate::agent_program::AgentStatus;
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, ExchangeFiles, QueryScript, Variable, VariableReport, VariablesError};
 use crate::input_log::LoggedInput;
@@ -491,6 +492,9 @@ pub struct Description {
     /// user in parentheses if that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_program: Option<String>,
+    /// The agent in the foreground, if there is a known one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStatus>,
     /// Number of bells that programs have rung. `None` before the first one, and from an older host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bell_count: Option<NonZeroU64>,
@@ -519,6 +523,7 @@ impl Description {
             awaiting_input: None,
             password: false,
             password_program: None,
+            agent: None,
             bell_count: None,
         }
     }

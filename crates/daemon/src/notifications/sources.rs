@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use steplatch_clock::{Timestamp, parse_iso8601};
 use steplatch_notify::{Kind, Observation, Occasion, Subject};
-use steplatch_protocol::{Change, GateInfo, ListWorkflowRuns, ListWorkflowRunsReply, RunRecord, SessionInfo};
+use steplatch_protocol::{
+    AgentActivity, Change, GateInfo, ListWorkflowRuns, ListWorkflowRunsReply, RunRecord, SessionInfo,
+};
 use steplatch_runs::Runs;
 use steplatch_sessions::Sessions;
 use tokio::sync::mpsc::Sender;
@@ -174,7 +176,7 @@ fn end_of(run: &RunRecord) -> Option<Observation> {
     })
 }
 
-/// Reports terminals that ask for a password while no client is attached, and held terminals.
+/// Reports terminals that ask for a password or a decision while no client is attached, and held terminals.
 pub(super) async fn watch_terminals(sessions: Sessions, sender: Sender<Observed>) {
     let (_, mut activity) = sessions.watch_terminals();
     let mut looks = 0;
@@ -199,11 +201,14 @@ pub(super) async fn watch_terminals(sessions: Sessions, sender: Sender<Observed>
 
 fn terminal_occasion(terminal: &SessionInfo) -> Option<Observation> {
     let is_running = terminal.exit_code.is_none() && terminal.host_lost_since.is_none();
-    let kind = match (&terminal.held_by, terminal.password) {
+    let asks = terminal.agent_activity == Some(AgentActivity::Asks);
+    let kind = match &terminal.held_by {
         _ if !is_running => return None,
-        (Some(_), _) => Kind::Held,
-        (None, true) if terminal.attached == 0 => Kind::Password,
-        (None, _) => return None,
+        Some(_) => Kind::Held,
+        None if terminal.attached > 0 => return None,
+        None if terminal.password => Kind::Password,
+        None if asks => Kind::AgentAsks,
+        None => return None,
     };
     Some(Observation {
         kind,
@@ -212,7 +217,7 @@ fn terminal_occasion(terminal: &SessionInfo) -> Option<Observation> {
         subject: Subject {
             terminal_id: Some(terminal.session_id.clone()),
             terminal: terminal.name.clone(),
-            by: terminal.held_by.clone(),
+            by: terminal.held_by.clone().or_else(|| terminal.agent.clone().filter(|_| asks)),
             ..Subject::default()
         },
     })

@@ -1,6 +1,7 @@
 //! A daemon in this process, over the same lines as over its socket.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod agent_programs;
 mod approved;
 mod asking;
 mod calls;

@@ -99,6 +99,7 @@ async fn nothing_is_typed_if_a_secret_has_no_value() {
     let daemon = daemon_with(&secrets).await;
     let session = daemon.bash().await;
     for (name, reason) in [
+        ("PATH", "nothing was sent: secret PATH was not found; add [secrets.PATH] to config.toml"),
         ("missing", "nothing was sent: secret missing was not found; add [secrets.missing] to config.toml"),
         ("gone", "nothing was sent: secret gone was not read: the file /nonexistent/key cannot be read: No such file"),
         ("empty", "nothing was sent: secret empty was not read: command:true has no usable value"),

@@ -59,6 +59,7 @@ export function show(into) {
   const draw = (lists) => {
     const now = Date.now();
     const questions = askingTerminals(lists).flatMap((terminal) => {
+      if (terminal.agent_activity) return [{ terminal, line: visible(terminal.title ?? "") }];
       const line = lineOf(terminal);
       return line ? [{ terminal, line }] : [];
     });
@@ -67,8 +68,8 @@ export function show(into) {
       id: terminal.session_id,
       address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
       name: terminalName(terminal),
-      tone: "soft",
-      state: "waits for input",
+      tone: terminal.agent_activity ? "wait" : "soft",
+      state: terminal.agent_activity ? `${visible(terminal.agent)} asks for a decision` : "waits for input",
       more: line,
     })));
     passwords.update(passwordTerminals(lists).map((terminal) => ({

@@ -67,13 +67,19 @@ function occasions(lists) {
     text: terminalName(terminal),
     address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
   }));
+  const agents = lists.terminals.filter((terminal) => terminal.agent_activity === "asks").map((terminal) => ({
+    key: `agent ${terminal.session_id}`,
+    title: `${visible(terminal.agent)} asks for a decision`,
+    text: terminalName(terminal),
+    address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
+  }));
   const failed = failedRuns(lists, Date.now(), Infinity).map((run) => ({
     key: `failed ${run.run_id}`,
     title: `${visible(String(run.workflow_id))} failed`,
     text: visible(String(run.error ?? "")),
     address: `#/runs/${encodeURIComponent(run.run_id)}`,
   }));
-  return [...locked, ...asked, ...passwords, ...failed];
+  return [...locked, ...asked, ...passwords, ...agents, ...failed];
 }
 
 /** Times at which terminals became busy, in milliseconds since the Unix epoch. @type {Map<string, number>} */

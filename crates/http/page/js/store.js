@@ -94,9 +94,13 @@ export function passwordTerminals(lists) {
 
 /**
  * Returns the terminals whose program waits for a line of input: it asks something, or is an interpreter at its prompt. A shell at its
- * prompt and a full-screen program are none.
+ * prompt and a full-screen program are none, except for an agent that asks for a decision.
  * @param {Lists} lists
  */
 export function askingTerminals(lists) {
-  return lists.terminals.filter((terminal) => terminal.awaiting_input && !terminal.password && !terminal.secret_request && terminal.busy !== false && !terminal.alternate_screen && terminal.state !== "exited");
+  return lists.terminals.filter((terminal) => {
+    if (terminal.state === "exited" || terminal.password || terminal.secret_request) return false;
+    if (terminal.agent_activity) return terminal.agent_activity === "asks";
+    return terminal.awaiting_input && terminal.busy !== false && !terminal.alternate_screen;
+  });
 }

@@ -118,6 +118,10 @@ export function terminalState(terminal, now) {
     return { word: code === null ? "ended" : `ended with ${code}`, tone: code ? "bad" : "soft" };
   }
   if (terminal.password) return { word: "asks for a password", tone: "wait" };
+  if (terminal.agent_activity) {
+    const tone = /** @type {const} */ ({ working: "busy", asks: "wait", idle: "idle" })[/** @type {"working" | "asks" | "idle"} */ (terminal.agent_activity)];
+    return { word: `${terminal.agent_activity} (${visible(terminal.agent)})`, tone };
+  }
   if (terminal.busy === false) return { word: "at its prompt", tone: "idle" };
   if (terminal.alternate_screen) return { word: "running", tone: "busy" };
   if (terminal.awaiting_input) return { word: "waits for input", tone: "idle" };

@@ -41,6 +41,20 @@ pub(crate) fn group_reader(session: i32, group: i32, device: &Path, reads_single
     group_members(session, group).into_iter().rev().find(reads).and_then(process_name)
 }
 
+/// Maximum length of a command line that is read, in bytes.
+const MAX_COMMAND_LINE_BYTES: usize = 4_096;
+
+/// Returns the beginnings of the command lines of the processes in a group.
+pub(crate) fn group_arguments(session: i32, group: i32) -> Vec<Vec<String>> {
+    let arguments = |pid: i32| {
+        let mut line = vec![0; MAX_COMMAND_LINE_BYTES];
+        let length = File::open(format!("/proc/{pid}/cmdline")).ok()?.read_at(&mut line, 0).ok()?;
+        let words = line[..length].split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+    };
+    group_members(session, group).into_iter().filter_map(arguments).collect()
+}
+
 /// Returns the working directory of a process, if it exists.
 pub(crate) fn working_directory(pid: i32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;

@@ -1413,6 +1413,7 @@ impl Task {
             viewers: self.viewers.receiver_count(),
             holder: self.write_lock.holder().cloned(),
             password_program: self.hidden_reader(states.password),
+            agent: states.agent,
             bell_count: NonZeroU64::new(self.intake.transcript.bell_count()),
             ..self.description.clone()
         }

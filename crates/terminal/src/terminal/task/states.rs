@@ -6,10 +6,11 @@ use tokio::time::Instant;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::Task;
+use crate::agent_program::{AgentActivity, AgentProgram, AgentStatus};
 use crate::command;
 use crate::process::{
-    Discipline, InputState, executable_name, group_name, group_owners, group_reader, input_state, is_multiplexer,
-    is_relay, working_directory,
+    Discipline, InputState, executable_name, group_arguments, group_name, group_owners, group_reader, input_state,
+    is_multiplexer, is_relay, working_directory,
 };
 use crate::question::{looks_like_question, requests_password};
 use crate::terminal::input_watch::{InputCheck, ScreenState};
@@ -17,25 +18,49 @@ use crate::terminal::input_watch::{InputCheck, ScreenState};
 /// Maximum time for the kernel to deliver input to the program on a machine without overload.
 const DELIVERY_TIME: Duration = Duration::from_millis(10);
 
+/// Time after which the screen of an agent shows the effect of an input, and an idle agent stays idle.
+const AGENT_SETTLE_TIME: Duration = Duration::from_millis(500);
+
 /// The state of a terminal at one moment, derived from marks, the kernel's terminal and its processes.
 #[derive(Debug, Default)]
 pub(super) struct States {
     pub(super) cwd: Option<String>,
     pub(super) awaiting_input: Option<bool>,
     pub(super) password: bool,
+    pub(super) agent: Option<AgentStatus>,
 }
 
 impl Task {
     /// Reads the state of the terminal. Requires a few reads of `/proc`, of tens of microseconds in total.
     pub(super) fn states(&self) -> States {
         if self.is_over() {
-            return States { cwd: None, awaiting_input: Some(false), password: false };
+            return States { awaiting_input: Some(false), ..States::default() };
         }
         let idle = self.shell.is_idle();
         let discipline = self.pty.line_discipline();
         let password = !idle && discipline.is_some_and(Discipline::hides_input);
-        let awaiting_input = if password { Some(true) } else { self.input_state().awaits() };
-        States { cwd: self.directory(), awaiting_input, password }
+        let agent = if idle || password { None } else { self.agent_status() };
+        let awaiting_input = match &agent {
+            Some(agent) => agent.activity.map(|activity| activity != AgentActivity::Working),
+            None if password => Some(true),
+            None => self.input_state().awaits(),
+        };
+        States { cwd: self.directory(), awaiting_input, password, agent }
+    }
+
+    /// Returns the agent in the foreground, if there is a known one, with its activity.
+    fn agent_status(&self) -> Option<AgentStatus> {
+        // All known programs read single keys.
+        if self.pty.line_discipline().is_none_or(|discipline| discipline.whole_lines) {
+            return None;
+        }
+        let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
+        let arguments = group_arguments(session, group);
+        let program = arguments.iter().find_map(|arguments| AgentProgram::find(arguments))?;
+        let screen = &self.intake.screen;
+        let rows: Vec<String> = (0..screen.size().rows).map(|row| screen.row(row)).collect();
+        let activity = program.activity(&screen.title(), &rows);
+        Some(AgentStatus { program: program.name.to_owned(), activity })
     }
 
     /// Returns the directory of the shell, or of the program. `None` for an inner shell that does not report it.
@@ -89,9 +114,27 @@ impl Task {
         else {
             return InputState::Unknown;
         };
+        if let Some(agent) = self.agent_status() {
+            return self.agent_input_state(agent.activity);
+        }
         let session = self.child.pid().as_raw_nonzero().get();
         let group = group.as_raw_nonzero().get();
         input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input())
+    }
+
+    /// Returns the state of an agent with regard to typed input. It polls for keys at any time, so the kernel cannot tell.
+    fn agent_input_state(&self, activity: Option<AgentActivity>) -> InputState {
+        match activity {
+            Some(AgentActivity::Working) => InputState::Works,
+            // The program may not have drawn the effect of the last input.
+            _ if self.last_input.elapsed() < AGENT_SETTLE_TIME => InputState::Works,
+            Some(AgentActivity::Asks) => InputState::Awaits,
+            // Between two steps, the screen may look idle.
+            Some(AgentActivity::Idle) if self.last_output.elapsed() < AGENT_SETTLE_TIME => InputState::Works,
+            Some(AgentActivity::Idle) => InputState::Awaits,
+            None if self.intake.screen.text().trim().is_empty() => InputState::Works,
+            None => InputState::Unknown,
+        }
     }
 
     /// Returns whether the row of the cursor can be a question: one from before the last input is answered.

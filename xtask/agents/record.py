@@ -113,12 +113,16 @@ class Scene:
         self.press("enter", wait=wait)
 
     def interrupt(self):
-        self.press("escape", *(["escape"] if self.name in ("opencode", "copilot") else []), wait=3)
+        count = 2 if self.name in ("opencode", "copilot") else 1
+        self.steplatch("terminal", "send", self.name, *["-k", "escape"] * count)
+        time.sleep(3)
 
 
 def record(name, size, environment, project):
     scene = Scene(name, size, environment, project)
-    time.sleep(20 if name == "opencode" else 12)
+    while not scene.steplatch("terminal", "screen", name).strip():
+        time.sleep(1)
+    time.sleep(12)
     if name == "copilot":
         scene.shows("asks")
         scene.press("enter", wait=5)
@@ -137,9 +141,11 @@ def record(name, size, environment, project):
     scene.shows("idle")
     scene.enter("RUN it", 8)
     scene.shows("asks", 3)
-    if name != "copilot":
-        # Copilot asks a second question.
-        scene.press("enter", wait=3)
+    scene.press("enter", wait=3)
+    if name == "copilot":
+        # It asks a second question.
+        scene.shows("asks", 2)
+    else:
         scene.shows("working", 3)
         time.sleep(16)
         scene.shows("idle")

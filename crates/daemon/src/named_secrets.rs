@@ -3,7 +3,7 @@
 //! A value is read when a text needs it, from its source or from a person at a gate, and hidden in every reply from then
 //! on. Values that the settings keep for some time are in memory only.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use steplatch_protocol::{
     SendInputReply, SetVariables, SetVariablesReply, visible,
 };
 use steplatch_runs::Runs;
-use steplatch_secret::SecretSource;
+use steplatch_secret::{SecretSource, SourceError};
 use steplatch_sessions::{Sessions, VerbReply};
-use steplatch_workflow::substitute::{secret_names_in, with_secrets};
+use steplatch_workflow::filtered_forms;
+use steplatch_workflow::substitute::{has_line_of_secrets, secret_references, with_secrets};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
@@ -110,6 +111,7 @@ impl SettingSecrets {
             return Ok(NamedSecret { value, is_kept_in_run: true });
         };
         let SecretKeep::For(time) = setting.keep else {
+            self.kept.lock().remove(name);
             let value = self.read(caller, &setting, purpose).await?;
             return Ok(NamedSecret { value, is_kept_in_run: setting.keep == SecretKeep::Run });
         };
@@ -132,7 +134,12 @@ impl SettingSecrets {
                 let value = source.read(|name| variable(caller, name).or_else(|| std::env::var_os(name))).await;
                 value.map_err(|error| NamedSecretError::Unreadable {
                     name: setting.name.clone(),
-                    reason: error.to_string(),
+                    reason: match error {
+                        SourceError::NotSet(name) => {
+                            format!("the variable {name} is set neither by the client nor for the daemon")
+                        }
+                        error => error.to_string(),
+                    },
                 })
             }
             SecretOrigin::Person => {
@@ -159,41 +166,79 @@ impl SettingSecrets {
         caller: &Caller,
         command: &mut Command,
     ) -> Result<Vec<String>, String> {
-        let mut texts = texts_of(command);
-        texts.retain(|text| text.contains(REFERENCE_START));
-        if texts.is_empty() {
+        let mut names = BTreeMap::new();
+        let mut has_braces = false;
+        for text in texts_of(command) {
+            has_braces |= text.contains(REFERENCE_START);
+            let references = secret_references(text).map_err(|other| {
+                format!("nothing was sent: '{REFERENCE_START}{other}' is no reference to a secret: a name has letters, digits, '_' and '-', and filters are sh, json and regex; {LITERAL_HINT}")
+            })?;
+            for reference in references {
+                *names.entry(reference.name.to_owned()).or_insert(true) &= reference.is_quoted;
+            }
+        }
+        if !has_braces {
             return Ok(Vec::new());
         }
-        let names: BTreeSet<String> = texts.iter().flat_map(|text| secret_names_in(text)).collect();
         let terminal = match command {
             Command::SendInput(verb) => Some(verb.session_id.clone()),
             Command::SetVariables(verb) => Some(verb.session_id.clone()),
             Command::RunCommand(verb) => verb.session_id.clone(),
             _ => None,
         };
+        if let Some(session) = terminal.as_deref().filter(|_| !names.is_empty()) {
+            sessions.exists(session).await.map_err(|error| error.to_string())?;
+            self.refuse_secret_as_command(sessions, session, command).await?;
+        }
         let purpose = describe_purpose(command, &describe_place(sessions, terminal.as_deref()).await);
         let mut values = BTreeMap::new();
-        for name in names {
+        for (name, is_quoted) in names {
             if self.setting(&name).is_none() {
                 let error = NamedSecretError::NotConfigured(name);
                 return Err(format!("nothing was sent: {error}; {LITERAL_HINT}"));
             }
             let secret = self.resolve(caller, &name, &purpose).await;
             let secret = secret.map_err(|error| format!("nothing was sent: {error}"))?;
+            if !is_quoted && is_typed(command) && secret.value.contains(['\n', '\r']) {
+                return Err(format!(
+                    "nothing was sent: secret {name} has several lines, and the second one would be entered by itself; \
+                     quote it with {{secret:{name}|sh}}, or pass it in environment"
+                ));
+            }
             values.insert(name, secret.value);
         }
-        let texts: Vec<String> = values.values().cloned().collect();
+        let forms = values.values().flat_map(|value| filtered_forms(value));
+        let texts: Vec<String> = values.values().cloned().chain(forms).collect();
         sessions.hide_named_secrets(terminal.as_deref(), &texts).await;
-        if let Command::SendInput(verb) = command {
-            // A line that is only a secret answers a question, so it is refused at the prompt of a shell.
-            let no_values = values.keys().map(|name| (name.clone(), String::new())).collect();
-            verb.secret |= !values.is_empty() && with_secrets(&verb.input_text, &no_values).trim().is_empty();
-        }
         for text in texts_of(command) {
             *text = with_secrets(text, &values);
         }
         Ok(texts)
     }
+
+    /// Refuses a line that is only a secret at the prompt of a shell, which would run it as a command and show it.
+    async fn refuse_secret_as_command(
+        &self,
+        sessions: &Sessions,
+        session: &str,
+        command: &Command,
+    ) -> Result<(), String> {
+        let is_command = match command {
+            Command::RunCommand(verb) => has_line_of_secrets(&verb.command),
+            Command::SendInput(verb) => {
+                has_line_of_secrets(&verb.input_text) && sessions.is_at_shell_prompt(session).await
+            }
+            _ => false,
+        };
+        let error = "nothing was typed: the shell is at its prompt, where the secret would be shown and run as a command; \
+                     wait until the program asks for it (password: true)";
+        if is_command { Err(error.to_owned()) } else { Ok(()) }
+    }
+}
+
+/// Returns whether the texts of a command are typed, so that a line end enters them.
+fn is_typed(command: &Command) -> bool {
+    matches!(command, Command::SendInput(_) | Command::RunCommand(_))
 }
 
 impl NamedSecrets for SettingSecrets {
@@ -201,6 +246,9 @@ impl NamedSecrets for SettingSecrets {
         Box::pin(async move {
             let secret = self.find(caller, name, purpose).await?;
             self.redactor.add(&secret.value);
+            for form in filtered_forms(&secret.value) {
+                self.redactor.add(&form);
+            }
             Ok(secret)
         })
     }
@@ -263,6 +311,7 @@ async fn describe_place(sessions: &Sessions, terminal: Option<&str>) -> String {
 /// Returns the use of a secret in a command, in words for a person.
 fn describe_purpose(command: &Command, place: &str) -> String {
     match command {
+        Command::SendInput(verb) if verb.secret => format!("to type into {place} in a hidden text"),
         Command::SendInput(verb) => format!("to type into {place}: {}", verb.input_text.trim_end()),
         Command::RunCommand(verb) => format!("to run in {place}: {}", verb.command.trim_end()),
         Command::OpenTerminal(verb) => {

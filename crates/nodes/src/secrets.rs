@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
+use steplatch_workflow::filtered_forms;
 
 use crate::outcome::{ErrorType, Failure};
 
@@ -50,7 +51,8 @@ pub(crate) async fn resolve_all(
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part<'t> {
     Text(&'t str),
-    Secret(&'t str),
+    /// Name of a secret, and its filter with `|`; an empty text without one.
+    Secret(&'t str, &'t str),
 }
 
 /// Splits a text at its references.
@@ -62,12 +64,15 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
         let name = &text[reference_start + REFERENCE_START.len()..];
         let length = name.find(|character: char| !is_name_char(character)).unwrap_or(name.len());
         position = reference_start + REFERENCE_START.len() + length;
-        if length > 0 && name[length..].starts_with('}') {
+        let is_filter = |filter: &&str| name[length..].strip_prefix(*filter).is_some_and(|rest| rest.starts_with('}'));
+        if length > 0
+            && let Some(filter) = FILTERS.into_iter().find(is_filter)
+        {
             if text_start < reference_start {
                 parts.push(Part::Text(&text[text_start..reference_start]));
             }
-            parts.push(Part::Secret(&name[..length]));
-            position += 1;
+            parts.push(Part::Secret(&name[..length], filter));
+            position += filter.len() + 1;
             text_start = position;
         }
     }
@@ -78,6 +83,9 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
 }
 
 const REFERENCE_START: &str = "{secret:";
+
+/// Ends of a reference, as in machines.
+const FILTERS: [&str; 4] = ["", "|sh", "|json", "|regex"];
 
 fn is_name_char(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '.' | '/')
@@ -93,7 +101,7 @@ pub(crate) fn names(declared: &Value) -> BTreeSet<String> {
 fn collect(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => found.extend(parts(text).into_iter().filter_map(|part| match part {
-            Part::Secret(name) => Some(name.to_owned()),
+            Part::Secret(name, _) => Some(name.to_owned()),
             Part::Text(_) => None,
         })),
         Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
@@ -112,7 +120,8 @@ impl SecretMask {
             .filter(|value| value.chars().count() >= MIN_SECRET_CHARS)
             .flat_map(|value| {
                 let escaped = Value::String(value.clone()).to_string();
-                [value.clone(), escaped[1..escaped.len() - 1].to_owned(), percent_encode(value)]
+                let forms = [value.clone(), escaped[1..escaped.len() - 1].to_owned(), percent_encode(value)];
+                forms.into_iter().chain(filtered_forms(value))
             })
             .collect();
         hidden.sort_by(|left, right| right.len().cmp(&left.len()).then_with(|| left.cmp(right)));
@@ -168,10 +177,11 @@ mod tests {
     fn references_differ_from_similar_texts() {
         use Part::{Secret, Text};
         for (text, expected) in [
-            ("Bearer {secret:GH_TOKEN}", vec![Text("Bearer "), Secret("GH_TOKEN")]),
-            ("{secret:a/b.c-d}{secret:e}", vec![Secret("a/b.c-d"), Secret("e")]),
+            ("Bearer {secret:GH_TOKEN}", vec![Text("Bearer "), Secret("GH_TOKEN", "")]),
+            ("{secret:a|sh} {secret:a|SH}", vec![Secret("a", "|sh"), Text(" {secret:a|SH}")]),
+            ("{secret:a/b.c-d}{secret:e}", vec![Secret("a/b.c-d", ""), Secret("e", "")]),
             ("{secret:}{secret:no end", vec![Text("{secret:}{secret:no end")]),
-            ("{secret:{secret:x}}", vec![Text("{secret:"), Secret("x"), Text("}")]),
+            ("{secret:{secret:x}}", vec![Text("{secret:"), Secret("x", ""), Text("}")]),
             ("{input} {secrets:x}", vec![Text("{input} {secrets:x}")]),
         ] {
             assert_eq!(parts(text), expected, "{text}");

@@ -76,7 +76,7 @@ impl TemplateValues {
     /// Returns a value with its texts filled in; a text that is only a placeholder, like `{input}`, keeps the type.
     pub(crate) fn value(&self, template: &Value) -> Value {
         match template {
-            Value::String(text) if parts(text).iter().any(|part| matches!(part, Part::Secret(_))) => {
+            Value::String(text) if parts(text).iter().any(|part| matches!(part, Part::Secret(..))) => {
                 self.text(text).into()
             }
             Value::String(_) => substitute::value(template, &InputFields(&self.input), true),
@@ -90,10 +90,18 @@ impl TemplateValues {
         fields.iter().map(|(name, field)| (name.clone(), self.value(field))).collect()
     }
 
+    fn secret(&self, name: &str) -> &str {
+        self.secrets.get(name).map_or("", String::as_str)
+    }
+
     fn fill(&self, template: &str, text: impl Fn(&str) -> String, secret: impl Fn(&str) -> String) -> String {
         let fill_part = |part: Part<'_>| match part {
             Part::Text(template) => text(template),
-            Part::Secret(name) => secret(self.secrets.get(name).map_or("", String::as_str)),
+            Part::Secret(name, "") => secret(self.secret(name)),
+            Part::Secret(name, filter) => {
+                let value = serde_json::json!({"value": self.secret(name)});
+                substitute::text(&format!("{{value{filter}}}"), &InputFields(&value))
+            }
         };
         parts(template).into_iter().map(fill_part).collect()
     }
@@ -112,6 +120,7 @@ mod tests {
     fn input_cannot_insert_a_secret() {
         let template_values = template_values(json!("{secret:KEY} {input}"));
         assert_eq!(template_values.text("<{input}> {secret:KEY}"), "<{secret:KEY} {input}> s3cret/&");
+        assert_eq!(template_values.text("{secret:KEY|sh}"), "'s3cret/&'");
         assert_eq!(template_values.value(&json!({"a": "{input}"})), json!({"a": "{secret:KEY} {input}"}));
     }
 

@@ -200,10 +200,12 @@ impl SecretSource {
         let output = async {
             let stdout = child.stdout.take().expect("the output is a pipe");
             stdout.take(MAX_SECRET_BYTES as u64 + 3).read_to_end(&mut bytes).await?;
-            child.wait().await
+            // A program with more output is killed.
+            if bytes.len() > MAX_SECRET_BYTES + 2 { Ok(None) } else { child.wait().await.map(Some) }
         };
         match tokio::time::timeout(PROGRAM_TIMEOUT, output).await {
-            Ok(Ok(status)) => {
+            Ok(Ok(None)) => Err(self.unusable()),
+            Ok(Ok(Some(status))) => {
                 let text = String::from_utf8(bytes).map_err(|_| self.unusable())?;
                 Ok((status, text))
             }

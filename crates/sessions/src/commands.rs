@@ -55,6 +55,10 @@ impl Sessions {
     pub async fn run_command(&self, caller: &Arc<Caller>, verb: RunCommand, step: Option<String>) -> RunCommandReply {
         let began = Instant::now();
         let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
+            Some(_) if verb.environment.as_ref().is_some_and(|variables| !variables.is_empty()) => failure_reply(
+                "environment is for a new shell, without session_id; set variables in this one with the command"
+                    .to_owned(),
+            ),
             Some(session) => match self.find_for_input_with_key(caller, &session).await {
                 Ok((terminal, key)) => {
                     self.count_input(caller, key.as_ref(), verb.command.len()).await;

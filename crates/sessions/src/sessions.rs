@@ -473,6 +473,14 @@ impl Sessions {
         self.hosts.remember(&secrets).await;
     }
 
+    /// Returns whether the shell of a terminal is at its prompt.
+    #[boxed]
+    pub async fn is_at_shell_prompt(&self, session: &str) -> bool {
+        let Ok(terminal) = self.find(session).await else { return false };
+        let described = terminal.describe().await;
+        described.is_ok_and(|terminal| terminal.busy == Some(false) && terminal.exit.is_none() && !terminal.password)
+    }
+
     /// Hides secrets that are about to be typed into a terminal, or used in a new one, also in the next daemon.
     #[boxed]
     pub async fn hide_named_secrets(&self, session: Option<&str>, secrets: &[String]) {

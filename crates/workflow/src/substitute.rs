@@ -169,11 +169,52 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
     replaced
 }
 
-/// Returns the names of the secrets that text refers to.
+/// A reference in text to a secret.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecretReference<'t> {
+    /// Name of the secret.
+    pub name: &'t str,
+    /// True if a filter quotes the value.
+    pub is_quoted: bool,
+}
+
+/// Returns the references of text to secrets.
+///
+/// # Errors
+/// Returns the beginning of a text that resembles a reference and is none.
+pub fn secret_references(text: &str) -> Result<BTreeSet<SecretReference<'_>>, &str> {
+    let mut references = BTreeSet::new();
+    for piece in split_pieces(text, true) {
+        match piece {
+            Piece::Variable { name, filter, .. } => {
+                let name = name.strip_prefix(SECRET);
+                references.extend(name.map(|name| SecretReference { name, is_quoted: filter.is_some() }));
+            }
+            Piece::Text(plain) => {
+                if let Some((_, rest)) = plain.split_once("{secret:") {
+                    let length = rest.find(['}', ' ', '\n']).unwrap_or(rest.len()).min(rest.ceil_char_boundary(40));
+                    return Err(&rest[..length]);
+                }
+            }
+            Piece::Escaped(_) => {}
+        }
+    }
+    Ok(references)
+}
+
+/// Returns whether a line of text consists of references to secrets only.
 #[must_use]
-pub fn secret_names_in(text: &str) -> BTreeSet<String> {
-    let names = placeholders(text).filter_map(|placeholder| placeholder.name.strip_prefix(SECRET));
-    names.map(str::to_owned).collect()
+pub fn has_line_of_secrets(text: &str) -> bool {
+    let mut marked = String::with_capacity(text.len());
+    for piece in split_pieces(text, true) {
+        match piece {
+            Piece::Variable { name, .. } if name.starts_with(SECRET) => marked.push('\u{0}'),
+            Piece::Variable { source: text, .. } | Piece::Text(text) | Piece::Escaped(text) => marked.push_str(text),
+        }
+    }
+    let is_secret =
+        |line: &str| line.contains('\u{0}') && line.chars().all(|sign| sign == '\u{0}' || sign.is_whitespace());
+    marked.split(['\n', '\r']).any(is_secret)
 }
 
 /// Returns text with its secrets replaced, by name. Everything else stays unchanged, except that `{{secret:NAME}}`

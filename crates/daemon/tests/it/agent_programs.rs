@@ -93,3 +93,22 @@ async fn question_of_an_agent_reaches_a_webhook_and_is_withdrawn() {
     assert_eq!(receiver.requests()[1].json()["data"]["title"], "helper needs no answer any more");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn program_that_an_agent_starts_is_judged_by_itself() {
+    let daemon = TestDaemon::new().await;
+    let program = daemon.paths().state().join("claude");
+    let script = "#!/bin/sh\nstty -icanon -echo\nprintf ' \u{276f} 1. Yes\\r\\n Esc to cancel\\r\\n'\nsh -c 'read -r _; :'\nread -r _\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let verb: OpenTerminal = serde_json::from_value(json!({"command": [program], "wait_ready": false})).unwrap();
+    let session = daemon.open(verb).await;
+    eventually("the child reads the terminal", async || {
+        let terminal = listed(&daemon).await;
+        (terminal.agent.is_none() && terminal.awaiting_input == Some(true)).then_some(()).ok_or(terminal)
+    })
+    .await;
+    session.type_in("\n").await;
+    has_activity(&daemon, AgentActivity::Asks).await;
+    daemon.stop().await;
+}

@@ -119,21 +119,66 @@ async fn nothing_is_typed_if_a_secret_has_no_value() {
 }
 
 #[tokio::test]
-async fn line_that_is_only_a_secret_is_refused_at_the_prompt_of_a_shell() {
+async fn text_that_resembles_a_reference_is_refused() {
     let daemon = daemon_with(&[secret("key", &format!("command:printf {VALUE}"), SecretKeep::Run)]).await;
     let session = daemon.bash().await;
-    let enter = async || {
-        let verb = SendInput {
-            session_id: session.id.clone(),
-            input_text: "{secret:key}\n".to_owned(),
-            ..SendInput::default()
-        };
-        daemon.call(verb).await
+    for text in ["{secret:key|SH}", "{secret: key}", "{secret:my.key}", "{secret:}", "{secret:key"] {
+        let reply = daemon.call(command(&session.id, &format!("echo typed {text}"))).await;
+        let error = reply.error.unwrap_or_default();
+        assert!(error.contains("is no reference to a secret"), "{text}: {error}");
+    }
+    assert!(!session.screen().await.contains("typed"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn quoted_forms_of_a_value_are_hidden() {
+    let daemon = TestDaemon::new().await;
+    let file = daemon.paths().state().join("quoted");
+    std::fs::write(&file, "pa'ss wo\"rd\\99\nsecond-line-of-it\n").unwrap();
+    let setting = secret("q", &format!("file:{}", file.display()), SecretKeep::Run);
+    daemon.configure(Configuration { secrets: vec![setting], ..Configuration::default() });
+    let session = daemon.bash().await;
+    let reply = daemon.call(command(&session.id, "printf '%s' {secret:q} | wc -c")).await;
+    let error = reply.error.unwrap_or_default();
+    assert!(error.starts_with("nothing was sent: secret q has several lines"), "{error}");
+    let reply = daemon.call(command(&session.id, "printf '%s' {secret:q|sh} | wc -c; echo {secret:q|json}")).await;
+    assert!(reply.output.starts_with("32\n"), "{reply:?}");
+    let screen = session.screen().await;
+    for part in ["pa'", "ss wo", "second-line"] {
+        assert!(!screen.contains(part) && !reply.output.contains(part), "{part}: {screen} {reply:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn line_that_is_only_a_secret_is_refused_at_the_prompt_of_a_shell() {
+    let daemon = daemon_with(&[
+        secret("key", &format!("command:printf {VALUE}"), SecretKeep::Run),
+        secret("words", "command:printf 'correct horse=battery'", SecretKeep::Run),
+    ])
+    .await;
+    let session = daemon.bash().await;
+    let send = async |text: &str, keys: Option<Vec<String>>| {
+        let (session_id, input_text) = (session.id.clone(), text.to_owned());
+        daemon.call(SendInput { session_id, input_text, keys, ..SendInput::default() }).await
     };
-    let reply = enter().await;
-    assert!(reply.error.as_deref().is_some_and(|error| error.contains("the shell is at its prompt")), "{reply:?}");
+    let enter = Some(vec!["enter".to_owned()]);
+    for (text, keys) in [
+        ("{secret:key}\n", None),
+        ("{secret:key|sh}\n", None),
+        ("{secret:key}", enter),
+        ("{secret:key}\necho hi\n", None),
+        ("{secret:key} {secret:words}\n", None),
+        ("{secret:words}\n", None),
+    ] {
+        let reply = send(text, keys).await;
+        assert!(reply.error.as_deref().is_some_and(|error| error.contains("the shell is at its prompt")), "{reply:?}");
+        let reply = daemon.call(command(&session.id, text.trim_end())).await;
+        assert!(reply.error.as_deref().is_some_and(|error| error.contains("the shell is at its prompt")), "{reply:?}");
+    }
     session.type_in("read -s line; echo length=${#line}\n").await;
-    eventually("the program reads the line", async || enter().await.success.then_some(())).await;
+    eventually("the program reads the line", async || send("{secret:key}\n", None).await.success.then_some(())).await;
     session.expect_text(&format!("length={}", VALUE.len())).await;
     daemon.stop().await;
 }
@@ -162,8 +207,11 @@ async fn person_is_asked_once_for_a_secret_that_is_kept() {
     let call = command("build", "echo {secret:pin} ${#x}");
     let other_call = command(&other.id, "echo {secret:pin} 0");
     // The second call waits for the answer to the first one.
-    let (first, second, prompt) =
-        tokio::join!(daemon.call(call.clone()), daemon.call(other_call), answer_next(&daemon, &person, VALUE),);
+    let second_and_answer = async {
+        next_question(&daemon).await;
+        tokio::join!(daemon.call(other_call), answer_next(&daemon, &person, VALUE))
+    };
+    let (first, (second, prompt)) = tokio::join!(daemon.call(call.clone()), second_and_answer);
     let lines: Vec<&str> = prompt.lines().collect();
     let asked =
         format!("asks for secret 'pin', to run in terminal 'build' ({}): echo {{secret:pin}} ${{#x}}.", session.id);

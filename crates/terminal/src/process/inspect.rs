@@ -34,25 +34,27 @@ pub(crate) fn group_name(session: i32, group: i32) -> Option<String> {
     process_name(group).or_else(|| group_members(session, group).first().and_then(|pid| process_name(*pid)))
 }
 
-/// Returns the name of the last program in a group that reads the terminal `device`: an editor rather than the program
+/// Returns the last program in a group that reads the terminal `device`, with its name: an editor rather than the program
 /// that started the editor. `None` without a known reader.
-pub(crate) fn group_reader(session: i32, group: i32, device: &Path, reads_single_keys: bool) -> Option<String> {
+pub(crate) fn group_reader(session: i32, group: i32, device: &Path, reads_single_keys: bool) -> Option<(i32, String)> {
     let reads = |pid: &i32| wait_channel(*pid, device).awaits_input(reads_single_keys);
-    group_members(session, group).into_iter().rev().find(reads).and_then(process_name)
+    let reader = group_members(session, group).into_iter().rev().find(reads)?;
+    Some((reader, process_name(reader)?))
 }
 
 /// Maximum length of a command line that is read, in bytes.
 const MAX_COMMAND_LINE_BYTES: usize = 4_096;
 
-/// Returns the beginnings of the command lines of the processes in a group.
-pub(crate) fn group_arguments(session: i32, group: i32) -> Vec<Vec<String>> {
+/// Returns the beginnings of the command lines of the processes in a group, or of one of them.
+pub(crate) fn group_arguments(session: i32, group: i32, only: Option<i32>) -> Vec<Vec<String>> {
     let arguments = |pid: i32| {
         let mut line = vec![0; MAX_COMMAND_LINE_BYTES];
         let length = File::open(format!("/proc/{pid}/cmdline")).ok()?.read_at(&mut line, 0).ok()?;
         let words = line[..length].split(|byte| *byte == 0).filter(|word| !word.is_empty());
         Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
     };
-    group_members(session, group).into_iter().filter_map(arguments).collect()
+    let members = only.map_or_else(|| group_members(session, group), |pid| vec![pid]);
+    members.into_iter().filter_map(arguments).collect()
 }
 
 /// Returns the working directory of a process, if it exists.

@@ -40,8 +40,8 @@ impl Task {
         let discipline = self.pty.line_discipline();
         let password = !idle && discipline.is_some_and(Discipline::hides_input);
         let agent = if idle || password { None } else { self.agent_status() };
-        let awaiting_input = match &agent {
-            Some(agent) => agent.activity.map(|activity| activity != AgentActivity::Working),
+        let awaiting_input = match agent.as_ref().and_then(|agent| self.agent_input_state(agent)) {
+            Some(state) => state.awaits(),
             None if password => Some(true),
             None => self.input_state().awaits(),
         };
@@ -55,7 +55,10 @@ impl Task {
             return None;
         }
         let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
-        let arguments = group_arguments(session, group);
+        // A program that an agent starts, such as an editor, reads the terminal in its place.
+        let device = self.pty.device();
+        let reader = device.and_then(|device| group_reader(session, group, &device, true)).map(|(pid, _)| pid);
+        let arguments = group_arguments(session, group, reader);
         let program = arguments.iter().find_map(|arguments| AgentProgram::find(arguments))?;
         let screen = &self.intake.screen;
         let rows: Vec<String> = (0..screen.size().rows).map(|row| screen.row(row)).collect();
@@ -114,8 +117,8 @@ impl Task {
         else {
             return InputState::Unknown;
         };
-        if let Some(agent) = self.agent_status() {
-            return self.agent_input_state(agent.activity);
+        if let Some(state) = self.agent_status().and_then(|agent| self.agent_input_state(&agent)) {
+            return state;
         }
         let session = self.child.pid().as_raw_nonzero().get();
         let group = group.as_raw_nonzero().get();
@@ -123,17 +126,19 @@ impl Task {
     }
 
     /// Returns the state of an agent with regard to typed input. It polls for keys at any time, so the kernel cannot tell.
-    fn agent_input_state(&self, activity: Option<AgentActivity>) -> InputState {
-        match activity {
-            Some(AgentActivity::Working) => InputState::Works,
+    /// `None` if its screen does not tell either.
+    fn agent_input_state(&self, agent: &AgentStatus) -> Option<InputState> {
+        match agent.activity {
+            Some(AgentActivity::Working) => Some(InputState::Works),
             // The program may not have drawn the effect of the last input.
-            _ if self.last_input.elapsed() < AGENT_SETTLE_TIME => InputState::Works,
-            Some(AgentActivity::Asks) => InputState::Awaits,
+            Some(_) if self.last_input.elapsed() < AGENT_SETTLE_TIME => Some(InputState::Works),
+            Some(AgentActivity::Asks) => Some(InputState::Awaits),
             // Between two steps, the screen may look idle.
-            Some(AgentActivity::Idle) if self.last_output.elapsed() < AGENT_SETTLE_TIME => InputState::Works,
-            Some(AgentActivity::Idle) => InputState::Awaits,
-            None if self.intake.screen.text().trim().is_empty() => InputState::Works,
-            None => InputState::Unknown,
+            Some(AgentActivity::Idle) if self.last_output.elapsed() < AGENT_SETTLE_TIME => Some(InputState::Works),
+            Some(AgentActivity::Idle) => Some(InputState::Awaits),
+            // It has not drawn its first screen.
+            None if self.intake.screen.text().trim().is_empty() => Some(InputState::Works),
+            None => None,
         }
     }
 
@@ -236,7 +241,7 @@ impl Task {
         let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
         let takes_keys = self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
         let reader = self.pty.device().and_then(|device| group_reader(session, group, &device, takes_keys));
-        reader.or_else(|| group_name(session, group))
+        reader.map(|(_, name)| name).or_else(|| group_name(session, group))
     }
 
     /// Returns the name of the program that reads a line without echo, or of the relay behind which one asks for a

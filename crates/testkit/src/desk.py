@@ -42,6 +42,9 @@ def serve(path, command):
     size = shown.recv(4, socket.MSG_WAITALL)
     pid, terminal = pty.fork()
     if pid == 0:
+        # A background job of a script ignores the keys that interrupt, and so would the command.
+        for ignored in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(ignored, signal.SIG_DFL)
         os.execvp(command[0], command)
 
     def resize(size):

@@ -15,7 +15,7 @@ use steplatch_protocol::{
 };
 use steplatch_runs::Runs;
 use steplatch_secret::{SecretSource, SourceError};
-use steplatch_sessions::{Sessions, VerbReply};
+use steplatch_sessions::{SECRET_AT_PROMPT, Sessions, VerbReply};
 use steplatch_workflow::filtered_forms;
 use steplatch_workflow::substitute::{has_line_of_secrets, secret_references, with_secrets};
 use tokio::sync::watch::Receiver;
@@ -167,18 +167,18 @@ impl SettingSecrets {
         command: &mut Command,
     ) -> Result<Vec<String>, String> {
         let mut names = BTreeMap::new();
-        let mut has_braces = false;
-        for text in texts_of(command) {
-            has_braces |= text.contains(REFERENCE_START);
+        let mut texts = texts_of(command);
+        texts.retain(|text| text.contains(REFERENCE_START));
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        for text in texts {
             let references = secret_references(text).map_err(|other| {
                 format!("nothing was sent: '{REFERENCE_START}{other}' is no reference to a secret: a name has letters, digits, '_' and '-', and filters are sh, json and regex; {LITERAL_HINT}")
             })?;
             for reference in references {
                 *names.entry(reference.name.to_owned()).or_insert(true) &= reference.is_quoted;
             }
-        }
-        if !has_braces {
-            return Ok(Vec::new());
         }
         let terminal = match command {
             Command::SendInput(verb) => Some(verb.session_id.clone()),
@@ -230,9 +230,7 @@ impl SettingSecrets {
             }
             _ => false,
         };
-        let error = "nothing was typed: the shell is at its prompt, where the secret would be shown and run as a command; \
-                     wait until the program asks for it (password: true)";
-        if is_command { Err(error.to_owned()) } else { Ok(()) }
+        if is_command { Err(SECRET_AT_PROMPT.to_owned()) } else { Ok(()) }
     }
 }
 

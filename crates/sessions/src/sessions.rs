@@ -28,8 +28,8 @@ use steplatch_protocol::{
     SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Excerpt, Handover, Highlight, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput, Part,
-    Picture, Quiet, SecretText, Settle, Size, Spec, View, highlights,
+    Closing, Description, Excerpt, Handover, Highlight, HoldKey, Input, Limit, MouseAction as TerminalMouseAction,
+    MouseInput, Part, Picture, Quiet, SecretText, Settle, Size, Spec, View, highlights,
 };
 use tokio::sync::watch;
 
@@ -477,8 +477,7 @@ impl Sessions {
     #[boxed]
     pub async fn is_at_shell_prompt(&self, session: &str) -> bool {
         let Ok(terminal) = self.find(session).await else { return false };
-        let described = terminal.describe().await;
-        described.is_ok_and(|terminal| terminal.busy == Some(false) && terminal.exit.is_none() && !terminal.password)
+        terminal.describe().await.is_ok_and(|described| is_at_prompt(&described))
     }
 
     /// Hides secrets that are about to be typed into a terminal, or used in a new one, also in the next daemon.
@@ -1108,15 +1107,19 @@ async fn refuse_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result
     if !is_word || !text.ends_with(['\n', '\r']) {
         return Ok(());
     }
-    let described = terminal.describe().await?;
-    if described.busy == Some(false) && described.exit.is_none() && !described.password {
-        return Err(SessionError::Message(
-            "nothing was typed: the shell is at its prompt, where the secret would be shown and run as a command; wait \
-             until the program asks for it (password: true)"
-                .to_owned(),
-        ));
+    if is_at_prompt(&terminal.describe().await?) {
+        return Err(SessionError::Message(SECRET_AT_PROMPT.to_owned()));
     }
     Ok(())
+}
+
+/// Error of a secret that a shell would run as a command.
+pub const SECRET_AT_PROMPT: &str = "nothing was typed: the shell is at its prompt, where the secret would be shown and run \
+                                    as a command; wait until the program asks for it (password: true)";
+
+/// Returns whether the shell of a terminal is at its prompt.
+fn is_at_prompt(terminal: &Description) -> bool {
+    terminal.busy == Some(false) && terminal.exit.is_none() && !terminal.password
 }
 
 /// Crops a picture to the used rows and columns, at least one of each.

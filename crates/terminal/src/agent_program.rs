@@ -36,7 +36,7 @@ pub struct AgentStatus {
 pub(crate) struct AgentProgram {
     /// Name of its command, also without `.js`.
     pub(crate) name: &'static str,
-    /// Its signs. The first one that is present decides.
+    /// Signs of its activity, in order of precedence.
     signs: &'static [Sign],
 }
 

@@ -1,8 +1,8 @@
 //! Errors of a service's settings.
 
-use super::keys;
 use steplatch_secret::SourceError;
 
+use super::keys;
 use super::token::TokenError;
 use crate::filter::{MAX_PATTERN_CHARS, MAX_PATTERNS};
 

@@ -41,9 +41,8 @@ pub(crate) struct Rerun {
 
 /// Completes and checks the start of a machine: it fails if a placeholder or an argument has no value.
 ///
-/// A run without a given terminal takes missing
-/// arguments from the caller's environment, because its new terminals have the same environment; `PWD` is the caller's
-/// directory.
+/// A run without a given terminal takes missing arguments from the caller's environment, because its new terminals have
+/// the same environment; `PWD` is the caller's directory.
 ///
 /// # Errors
 ///
@@ -64,7 +63,7 @@ pub(crate) async fn prepare(
             }
         }
     }
-    // Before the secrets, so that nobody is asked for one of a run that cannot start.
+    // A person is asked only for the secrets of a run that can start.
     definition.check_start(&start.variables, |_| has_terminal)?;
     let mut violations = Vec::new();
     let purpose = format!("for workflow '{}'", definition.name().map_or("unnamed".to_owned(), ToString::to_string));

@@ -37,6 +37,14 @@ impl EffectRunner {
                     let reply = send_answer(&daemon, &answer, &sender).await.map(Box::new);
                     UiEvent::Answered { answer, reply }
                 }
+                Effect::EnterSecret(verb) => {
+                    let outcome = if verb.secret.is_some() { "the password was typed" } else { "refused" };
+                    UiEvent::Done(match daemon.call(*verb).await {
+                        Ok(reply) if reply.success => Ok(reply.warning.unwrap_or_else(|| outcome.to_owned())),
+                        Ok(reply) => Err(refusal_text(reply.error)),
+                        Err(error) => Err(error.to_string()),
+                    })
+                }
                 Effect::Cancel(run_id) => UiEvent::Done(match daemon.call(CancelWorkflow { run_id }).await {
                     Ok(reply) if reply.success => Ok(format!("{}: {}", reply.run_id, reply.message)),
                     Ok(reply) => Err(refusal_text(reply.error)),

@@ -1,7 +1,8 @@
 //! Events of the full screen, and the effects that it requests.
 
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunEvent, RunRecord, RunReply, ScreenChange, SessionInfo,
+    AnswerGate, AnswerGateReply, EnterSecret, GateInfo, RerunRequest, RunEvent, RunRecord, RunReply, ScreenChange,
+    SessionInfo,
 };
 
 use super::key::TerminalInput;
@@ -75,6 +76,8 @@ pub(crate) enum Effect {
         gate_id: String,
     },
     Answer(Box<AnswerGate>),
+    /// Type a password into a terminal, or refuse the request for it.
+    EnterSecret(Box<EnterSecret>),
     Cancel(String),
     Pause(String),
     Resume(String),

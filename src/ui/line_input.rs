@@ -31,7 +31,7 @@ impl LineInput {
     /// Applies a key, or the first line of a paste.
     pub(crate) fn apply(&mut self, input: &TerminalInput) -> Edit {
         match input {
-            TerminalInput::Key(Key::Char(character)) => self.add(std::iter::once(*character)),
+            TerminalInput::Key(Key::Char(character)) => return self.add(&character.to_string()),
             TerminalInput::Key(Key::Backspace) => {
                 self.text.pop();
             }
@@ -45,16 +45,20 @@ impl LineInput {
             // Drop the further lines and the control characters of a paste, because only a person presses Enter.
             TerminalInput::Paste(text) => {
                 let line = text.lines().next().unwrap_or_default();
-                self.add(line.chars().filter(|character| !character.is_control()));
+                return self.add(&line.chars().filter(|character| !character.is_control()).collect::<String>());
             }
             _ => return Edit::Ignored,
         }
         Edit::Changed
     }
 
-    fn add(&mut self, characters: impl Iterator<Item = char>) {
-        let remaining_chars = MAX_LINE_CHARS.saturating_sub(self.text.chars().count());
-        self.text.extend(characters.take(remaining_chars));
+    /// Adds text, or nothing if the line would become too long: a cut line is another answer.
+    fn add(&mut self, text: &str) -> Edit {
+        if self.text.chars().count() + text.chars().count() > MAX_LINE_CHARS {
+            return Edit::Ignored;
+        }
+        self.text.push_str(text);
+        Edit::Changed
     }
 }
 
@@ -72,6 +76,8 @@ mod tests {
         assert_eq!(line.text(), "one tw");
         line.apply(&TerminalInput::Key(Key::Ctrl('w')));
         assert_eq!(line.apply(&TerminalInput::Paste("1\x1b[A\nyes\n".to_owned())), Edit::Changed);
+        assert_eq!(line.text(), "one 1[A");
+        assert_eq!(line.apply(&TerminalInput::Paste("x".repeat(MAX_LINE_CHARS))), Edit::Ignored);
         assert_eq!(line.text(), "one 1[A");
         assert_eq!(line.apply(&TerminalInput::Key(Key::Enter)), Edit::Entered);
         assert_eq!(line.apply(&TerminalInput::Key(Key::Ctrl('c'))), Edit::Cancelled);

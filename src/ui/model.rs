@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use steplatch_protocol::{GateInfo, RunRecord, SessionInfo};
+use steplatch_protocol::{AgentActivity, GateInfo, RunRecord, SessionInfo};
 
 use super::event::{Effect, FeedSelection};
 use super::gate_view::GateView;
@@ -45,6 +45,12 @@ impl Section {
 pub(crate) struct RowId {
     pub(crate) section: Section,
     pub(crate) id: String,
+}
+
+impl RowId {
+    fn gate(id: &str) -> Self {
+        Self { section: Section::Gates, id: id.to_owned() }
+    }
 }
 
 /// A row of the list, in columns.
@@ -108,6 +114,13 @@ pub(crate) enum Typing {
     Filter,
     /// A name, or the beginning of an id, to go to.
     GoTo(LineInput),
+    /// A password for the program of a terminal.
+    Secret {
+        terminal: String,
+        /// Program that the person was shown.
+        program: String,
+        line: LineInput,
+    },
 }
 
 /// Maximum time between the keys of a typed text.
@@ -251,15 +264,23 @@ impl Model {
         };
         let gates = self.gates().into_iter().map(|(run, gate)| self.gate_row(run, gate));
         let locked = self.runs.iter().filter(|run| run.locked).map(|run| self.locked_row(run));
+        let asking = self.terminals.iter().filter(|session| awaits_person(session));
+        let asking =
+            asking.map(|session| Row { id: RowId::gate(&session.session_id), ..terminal_row(session, &self.now) });
         let terminals = self.terminals.iter().map(|session| terminal_row(session, &self.now));
         let runs = self.runs.iter().map(|run| self.run_row(run));
-        gates.chain(locked).chain(terminals).chain(runs).filter(matches).collect()
+        gates.chain(locked).chain(asking).chain(terminals).chain(runs).filter(matches).collect()
+    }
+
+    /// Returns the terminal of a row: of the terminal itself, or of its question in the first section.
+    pub(crate) fn terminal_of(&self, row: &RowId) -> Option<&SessionInfo> {
+        if row.section == Section::Runs { None } else { self.terminal(&row.id) }
     }
 
     fn gate_row(&self, run: &RunRecord, gate: &GateInfo) -> Row {
         let is_for_agents = gate.answered_by == "agent";
         Row {
-            id: RowId { section: Section::Gates, id: gate.gate_id.clone() },
+            id: RowId::gate(&gate.gate_id),
             mark: "?",
             name: print::visible(&gate.prompt),
             state: print::ago_at(&gate.created_at, Some(&self.now)),
@@ -270,7 +291,7 @@ impl Model {
 
     fn locked_row(&self, run: &RunRecord) -> Row {
         Row {
-            id: RowId { section: Section::Gates, id: run.run_id.clone() },
+            id: RowId::gate(&run.run_id),
             mark: "?",
             name: format!("{} is locked", print::visible(&run.workflow_id)),
             state: print::ago_at(&run.started_at, Some(&self.now)),
@@ -330,8 +351,8 @@ impl Model {
             None => {
                 let list = self.list();
                 let layout = ListLayout::for_size(self.cols, self.rows);
-                let selected = list.get(self.selected_index(&list)).filter(|row| row.id.section == Section::Terminals);
-                let picture = selected.filter(|_| layout.preview.is_some()).map(|row| row.id.id.clone());
+                let selected = list.get(self.selected_index(&list)).and_then(|row| self.terminal_of(&row.id));
+                let picture = selected.filter(|_| layout.preview.is_some()).map(|session| session.session_id.clone());
                 FeedSelection { picture, run: None }
             }
         }
@@ -417,6 +438,17 @@ pub(crate) fn lines(list: &[Row]) -> Vec<ListLine> {
         std::iter::once(ListLine::Heading(section, rows.len())).chain(rows.into_iter().map(ListLine::Row))
     };
     Section::ALL.into_iter().flat_map(section).collect()
+}
+
+/// Returns whether a program in a terminal waits for a person: it asks for a password, or an AI agent asks for a
+/// decision.
+fn awaits_person(session: &SessionInfo) -> bool {
+    asks_for_secret(session) || (session.state != "exited" && session.agent_activity == Some(AgentActivity::Asks))
+}
+
+/// Returns whether a program asks for a password, or an agent requests one of a person.
+pub(crate) fn asks_for_secret(session: &SessionInfo) -> bool {
+    session.state != "exited" && (session.password || session.secret_request.is_some())
 }
 
 fn terminal_row(session: &SessionInfo, now: &str) -> Row {

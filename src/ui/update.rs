@@ -5,14 +5,18 @@
 use std::time::Duration;
 
 use ratatui::layout::Position;
-use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunRecord, RunReply};
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, EnterSecret, GateInfo, Passphrase, RerunRequest, RunRecord, RunReply,
+};
 
 use super::event::{Effect, UiEvent, refusal_text};
 use super::gate_view::{ANSWER_DELAY, AnswerStep, GateView};
 use super::key::{Key, MouseAction, TerminalInput};
 use super::layout::{ListLayout, RunLayout};
 use super::line_input::{Edit, LineInput};
-use super::model::{Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, lines};
+use super::model::{
+    Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, asks_for_secret, lines,
+};
 use super::picture::Picture;
 use super::steps::Step;
 use crate::commands::gates::answer_text;
@@ -290,6 +294,15 @@ fn handle_line_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
             Edit::Entered => return go_to(model, line.text().trim()),
             Edit::Changed | Edit::Ignored => model.typing = Some(Typing::GoTo(line)),
         },
+        Some(Typing::Secret { terminal, program, mut line }) => match line.apply(input) {
+            Edit::Cancelled => set_notice(model, Ok("nothing was typed".to_owned())),
+            Edit::Entered => {
+                let secret = Some(Passphrase(line.text().to_owned()));
+                let verb = EnterSecret { session_id: terminal, secret, program: Some(program), reason: None };
+                return vec![Effect::EnterSecret(Box::new(verb))];
+            }
+            Edit::Changed | Edit::Ignored => model.typing = Some(Typing::Secret { terminal, program, line }),
+        },
         None => {}
     }
     Vec::new()
@@ -341,8 +354,8 @@ fn handle_row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect>
             return row.map(|row| open_row(model, &row.id)).unwrap_or_default();
         }
         Key::Char('t') => {
-            if let Some(row) = row.filter(|row| row.id.section == Section::Terminals) {
-                let terminal = row.id.id.clone();
+            if let Some(terminal) = row.and_then(|row| model.terminal_of(&row.id)) {
+                let terminal = terminal.session_id.clone();
                 let question = format!(
                     "Take over {}? Nothing else can type there until you leave",
                     terminal_name(model, &terminal)
@@ -360,11 +373,11 @@ fn handle_row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect>
                 return open_row(model, &RowId { section: Section::Gates, id: gate });
             }
         }
-        Key::Char('r') => {
-            if let Some(row) = row.filter(|row| row.id.section == Section::Runs) {
-                return run_again(model, &row.id.id, None);
-            }
-        }
+        Key::Char('r') => match row {
+            Some(row) if row.id.section == Section::Runs => return run_again(model, &row.id.id, None),
+            Some(row) if row.id.section == Section::Gates => return refuse_secret(model, &row.id.id),
+            _ => {}
+        },
         Key::Char('c' | 'p') => {
             if let Some(row) = row.filter(|row| row.id.section != Section::Terminals) {
                 // The id of a gate begins with the id of its run.
@@ -442,6 +455,31 @@ fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunR
     Vec::new()
 }
 
+/// Asks to refuse the request of an agent for a password.
+fn refuse_secret(model: &mut Model, terminal: &str) -> Vec<Effect> {
+    let Some(request) = model.terminal(terminal).and_then(|session| session.secret_request.as_ref()) else {
+        return Vec::new();
+    };
+    let who = print::visible(request.requested_by.as_deref().unwrap_or("an agent"));
+    let question = format!("Refuse the password for {}? {who} is told", terminal_name(model, terminal));
+    let verb = EnterSecret { session_id: terminal.to_owned(), ..EnterSecret::default() };
+    confirm(model, question, &CONFIRMING_KEYS, Effect::EnterSecret(Box::new(verb)))
+}
+
+/// Begins the line of a password for a terminal. Returns whether its program reads one.
+fn begin_secret(model: &mut Model, terminal: &str) -> bool {
+    let program = model.terminal(terminal).filter(|session| asks_for_secret(session));
+    let Some(program) = program.map(|session| session.password_program.clone()) else { return false };
+    match program {
+        Some(program) => {
+            let terminal = terminal.to_owned();
+            model.typing = Some(Typing::Secret { terminal, program, line: LineInput::default() });
+        }
+        None => set_notice(model, Err("no program in this terminal reads a hidden line now".to_owned())),
+    }
+    true
+}
+
 /// Returns the name of a terminal, or the id if it has no name.
 fn terminal_name(model: &Model, terminal: &str) -> String {
     let name = model.terminal(terminal).and_then(|session| session.name.as_deref());
@@ -462,6 +500,10 @@ fn open_row(model: &mut Model, row: &RowId) -> Vec<Effect> {
                 model.opened.push(Opened::Gate(Box::new(GateView::new(gate, workflow, model.elapsed))));
                 // The list may contain a shortened text: request the complete one.
                 return if is_complete { Vec::new() } else { vec![effect] };
+            }
+            None if begin_secret(model, &row.id) => {}
+            None if model.terminal(&row.id).is_some() => {
+                return vec![Effect::Attach { terminal: row.id.clone(), hold: false }];
             }
             None => set_notice(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
         },

@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::key::Key;
 use super::model::{Confirmation, DaemonState, Model, Opened, Typing};
-use crate::print::fitted;
+use crate::print::{self, fitted};
 use style::{ACCENT, BAD, QUIET, REVERSED, STRONG, WAITS};
 
 /// Draws the state. Returns the position of the cursor if a line is being typed.
@@ -66,6 +66,10 @@ fn draw_notice(model: &Model, buffer: &mut Buffer, area: Rect) -> Option<Positio
         Some(Typing::Filter) => return Some(draw_input(buffer, area, " filter: ", model.filter.text())),
         Some(Typing::GoTo(line)) => {
             return Some(draw_input(buffer, area, " go to the id that begins with: ", line.text()));
+        }
+        Some(Typing::Secret { program, line, .. }) => {
+            let prompt = format!(" password for {}: ", print::visible(program));
+            return Some(draw_input(buffer, area, &prompt, &"•".repeat(line.text().chars().count())));
         }
         None => {}
     }

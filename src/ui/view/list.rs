@@ -10,7 +10,7 @@ use super::style::{QUIET, REVERSED, STRONG, WAITS, tone_style};
 use super::{draw_header, draw_keys, draw_notice, preview, write};
 use crate::print::{fitted, padded};
 use crate::ui::layout::ListLayout;
-use crate::ui::model::{DaemonState, ListLine, Model, Row, Section, lines};
+use crate::ui::model::{DaemonState, ListLine, Model, Row, Section, asks_for_secret, lines};
 
 /// Maximum widths of the columns for names and states.
 const MAX_NAME_COLUMNS: usize = 40;
@@ -96,7 +96,16 @@ fn command_keys(model: &Model, selected: Option<&Row>) -> Vec<(&'static str, &'s
         return vec![("enter", "takes it"), ("esc", "leaves it")];
     }
     let mut keys = vec![("↑↓", "select")];
+    let terminal = selected.and_then(|row| model.terminal_of(&row.id));
     keys.extend(match selected.map(|row| row.id.section) {
+        Some(Section::Gates) if terminal.is_some_and(asks_for_secret) => {
+            let mut keys = vec![("enter", "type the password"), ("t", "take over")];
+            if terminal.is_some_and(|terminal| terminal.secret_request.is_some()) {
+                keys.insert(1, ("r", "refuse"));
+            }
+            keys
+        }
+        Some(Section::Gates) if terminal.is_some() => vec![("enter", "attach"), ("t", "take over")],
         Some(Section::Gates) => vec![("enter", "read and answer"), ("c", "cancel its run")],
         Some(Section::Terminals) => vec![("enter", "attach"), ("t", "take over")],
         Some(Section::Runs) => vec![("enter", "open"), ("p", "pause/resume"), ("c", "cancel"), ("r", "run again")],

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::gate::styled_line;
-use super::style::QUIET;
+use super::style::{QUIET, WAITS};
 use super::{draw_border, write, write_all};
 use crate::print;
 use crate::ui::gate_view::{describe_waiting, question_lines};
@@ -17,6 +17,7 @@ use crate::ui::steps::value_lines;
 pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, area: Rect) {
     let Some(row) = selected else { return };
     match row.id.section {
+        Section::Gates if model.terminal_of(&row.id).is_some() => draw_terminal(model, row, buffer, area),
         Section::Gates => match model.gate(&row.id.id) {
             Some((run, gate)) => {
                 let title =
@@ -30,20 +31,7 @@ pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, a
                 write(buffer, inside, &Line::raw(row.detail.clone()));
             }
         },
-        Section::Terminals => {
-            let session = model.terminal(&row.id.id);
-            let size = session.map(|session| format!(" {}x{}", session.cols, session.rows)).unwrap_or_default();
-            let title = session.and_then(|session| session.title.as_deref()).map(print::visible);
-            let title = title.filter(|title| !title.is_empty()).map(|title| format!(", {title}")).unwrap_or_default();
-            let inside = draw_border(buffer, area, &format!("{}: {}{size}{title}", row.name, row.state));
-            match model.picture.as_ref().filter(|picture| picture.terminal == row.id.id) {
-                Some(picture) => draw_picture(picture, buffer, inside),
-                None if model.daemon == DaemonState::Away => {
-                    write(buffer, inside, &Line::styled("its screen is shown once the daemon is back", QUIET));
-                }
-                None => {}
-            }
-        }
+        Section::Terminals => draw_terminal(model, row, buffer, area),
         Section::Runs => {
             let inside = draw_border(buffer, area, &format!("{} {}", row.name, row.id.id));
             let Some(run) = model.run(&row.id.id) else { return };
@@ -64,6 +52,29 @@ pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, a
             }
             write_all(buffer, inside, lines.into_iter());
         }
+    }
+}
+
+/// Draws the request for a password, if there is one, and the screen of a terminal.
+fn draw_terminal(model: &Model, row: &Row, buffer: &mut Buffer, area: Rect) {
+    let session = model.terminal(&row.id.id);
+    let size = session.map(|session| format!(" {}x{}", session.cols, session.rows)).unwrap_or_default();
+    let title = session.and_then(|session| session.title.as_deref()).map(print::visible);
+    let title = title.filter(|title| !title.is_empty()).map(|title| format!(", {title}")).unwrap_or_default();
+    let mut inside = draw_border(buffer, area, &format!("{}: {}{size}{title}", row.name, row.state));
+    if let Some(request) = session.and_then(|session| session.secret_request.as_ref()) {
+        let who = request.requested_by.as_deref().unwrap_or("an agent");
+        let reason = request.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let text = print::visible(&format!("{who} waits for the password{reason}"));
+        write(buffer, inside, &Line::styled(text, WAITS));
+        inside = Rect { y: inside.y + inside.height.min(1), height: inside.height.saturating_sub(1), ..inside };
+    }
+    match model.picture.as_ref().filter(|picture| picture.terminal == row.id.id) {
+        Some(picture) => draw_picture(picture, buffer, inside),
+        None if model.daemon == DaemonState::Away => {
+            write(buffer, inside, &Line::styled("its screen is shown once the daemon is back", QUIET));
+        }
+        None => {}
     }
 }
 

@@ -885,3 +885,106 @@ fn id_of_a_row_or_run_is_copied() {
     desk.press(&[Key::End, Key::Enter]);
     assert!(matches!(&desk.press(&[Key::Ctrl('y')])[..], [Effect::Copy(copied)] if copied.starts_with("run_")));
 }
+
+/// A desk with a terminal that asks for a password of an agent's request, and an AI agent that asks for a decision.
+fn desk_with_asking_programs() -> Desk {
+    let session = |fields: serde_json::Value| {
+        let mut session = json!({
+            "command": "bash", "state": "active", "created_at": 0.0, "last_activity": 0.0, "cols": 40, "rows": 5, "pid": 1,
+        });
+        session.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        serde_json::from_value::<SessionInfo>(session).unwrap()
+    };
+    let terminals = vec![
+        session(json!({
+            "session_id": "term_pppp", "name": "deploy", "busy": true, "password": true, "password_program": "sudo (root)",
+            "secret_request": {"since": "2026-01-01T10:00:00Z", "requested_by": "claude", "reason": "to restart\x1b[2J nginx"},
+        })),
+        session(json!({
+            "session_id": "term_aaaa", "name": "helper", "busy": true, "agent": "codex", "agent_activity": "asks",
+        })),
+        session(json!({
+            "session_id": "term_wwww", "name": "worker", "busy": true, "agent": "codex", "agent_activity": "working",
+        })),
+    ];
+    let mut desk = Desk::new(80, 22);
+    desk.handle_event(UiEvent::Lists { terminals, runs: Vec::new(), needs_passphrase: false });
+    desk
+}
+
+#[test]
+fn passwords_and_asking_agents_wait_for_the_person() {
+    let desk = desk_with_asking_programs();
+    desk.assert_screen(&expect![[r#"
+        | steplatch  2 questions wait for you
+        | Waits for you 2
+        |  ? deploy  asks for a password  bash
+        |  ? helper  asks (codex)         bash
+        | Terminals 3
+        |  ? deploy  asks for a password  bash
+        |  ? helper  asks (codex)         bash
+        |  ▸ worker  working (codex)      bash
+        | Runs none; start one with: steplatch run
+        |─ deploy: asks for a password 40x5 ─────────────────────────────────────────────
+        | claude waits for the password: to restart␛[2J nginx
+        |
+        |
+        |
+        |
+        |
+        |
+        |
+        |
+        |
+        |
+        | ↑↓ select  enter type the password  r refuse  t take over  q leave  ? help
+    "#]]);
+    assert_eq!(desk.model.feed_selection().picture.as_deref(), Some("term_pppp"));
+}
+
+#[test]
+fn password_is_typed_hidden_for_the_shown_program_only() {
+    let mut desk = desk_with_asking_programs();
+    assert!(desk.press(&[Key::Enter]).is_empty());
+    assert!(desk.type_in("hunter2 q").is_empty());
+    let screen = desk.screen();
+    assert!(screen.contains("password for sudo (root): •••••••••") && !screen.contains("hunter2"), "{screen}");
+    // Another program replaces the first while the person types: the daemon compares, so the first is sent.
+    let mut terminals = desk.model.terminals.clone();
+    terminals[0].password_program = Some("cat".to_owned());
+    desk.handle_event(UiEvent::Terminals(terminals));
+    match desk.press(&[Key::Enter]).as_slice() {
+        [Effect::EnterSecret(verb)] => {
+            assert_eq!(verb.session_id, "term_pppp");
+            assert_eq!(verb.program.as_deref(), Some("sudo (root)"));
+            assert_eq!(verb.secret.as_ref().map(|secret| secret.0.as_str()), Some("hunter2 q"));
+        }
+        other => panic!("{other:?}"),
+    }
+    // An abandoned line types nothing.
+    desk.press(&[Key::Enter]);
+    desk.type_in("hunter2");
+    assert!(desk.press(&[Key::Escape]).is_empty() && desk.screen().contains("nothing was typed"));
+}
+
+#[test]
+fn request_for_a_password_is_refused_after_a_confirmation() {
+    let mut desk = desk_with_asking_programs();
+    assert!(desk.press(&[Key::Char('r')]).is_empty());
+    assert!(desk.screen().contains("Refuse the password for deploy? claude is told"), "{}", desk.screen());
+    desk.advance(Duration::from_secs(1));
+    match desk.press(&[Key::Enter]).as_slice() {
+        [Effect::EnterSecret(verb)] => assert!(verb.secret.is_none() && verb.session_id == "term_pppp"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn asking_agent_is_attached_to() {
+    let mut desk = desk_with_asking_programs();
+    desk.press(&[Key::Down]);
+    match desk.press(&[Key::Enter]).as_slice() {
+        [Effect::Attach { terminal, hold: false }] => assert_eq!(terminal, "term_aaaa"),
+        other => panic!("{other:?}"),
+    }
+}

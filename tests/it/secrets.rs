@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Calling, Home, eventually_blocking};
 
 use super::desk::Desk;
+use super::ssh_server::{Guest, PASSWORD, Server};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -100,6 +101,19 @@ fn files_with(directory: &Path, texts: &[String]) -> Vec<String> {
     found
 }
 
+/// Returns a secret in the forms that a file or message could contain.
+fn encodings(secret: &str) -> [String; 6] {
+    let each = |shown: fn(u8) -> String| secret.bytes().map(shown).collect::<String>();
+    [
+        secret.to_owned(),
+        STANDARD.encode(secret).trim_end_matches('=').to_owned(),
+        STANDARD.encode(format!("x{secret}"))[4..16].to_owned(),
+        each(|byte| format!("{byte:02x}")),
+        each(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") }),
+        each(|byte| if byte == b'&' { "\\u0026".to_owned() } else { char::from(byte).into() }),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn person_types_a_password_that_the_agent_never_learns() {
     let home = Home::new(STEPLATCH);
@@ -128,16 +142,7 @@ async fn person_types_a_password_that_the_agent_never_learns() {
     for name in ["environ", "cmdline"] {
         seen.push_str(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{daemon}/{name}")).unwrap()));
     }
-    let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let base64 = STANDARD.encode(SECRET);
-    let encodings = [
-        SECRET.to_owned(),
-        base64.trim_end_matches('=').to_owned(),
-        STANDARD.encode(format!("x{SECRET}"))[4..16].to_owned(),
-        hex,
-        "hunter2%26is%20long".to_owned(),
-        "hunter2\\u0026is long".to_owned(),
-    ];
+    let encodings = encodings(SECRET);
     for text in &encodings {
         assert!(!seen.contains(text), "{text}: {seen}");
     }
@@ -284,6 +289,49 @@ fn git_receives_the_password_of_a_person_through_askpass() {
     drop(agent);
     home.run(&["daemon", "stop"]).expect_success();
     assert_eq!(files_with(home.path(), &[SECRET.to_owned(), "another long one".to_owned()]), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssh_logs_in_with_the_password_of_a_person() {
+    let Some(guest) = Guest::new() else { return };
+    let home = Home::new(STEPLATCH);
+    let server = Server::new();
+    let methods = "-o PreferredAuthentications=password -o StrictHostKeyChecking=no";
+    // A node has no terminal: ssh asks through askpass.
+    let login = server.ssh(&guest.0, methods).replace("ssh -tt", "ssh");
+    let command = json!(format!("{login} 'echo I am $(whoami)'"));
+    let project = format!("[nodes.login]\ntype = \"bash\"\ncommand = {command}\n");
+    std::fs::write(home.path().join("steplatch.toml"), project).unwrap();
+    let run = std::thread::scope(|scope| {
+        let run = scope.spawn(|| home.run(&["nodes", "run", "login", "--json"]));
+        let prompt = answer_password(&home, PASSWORD);
+        assert!(prompt.starts_with("ssh asks for a password in a node."), "{prompt}");
+        assert!(prompt.contains(&format!("The command: ssh -p {}", server.port())), "{prompt}");
+        run.join().unwrap().expect_success()
+    });
+    assert!(run.contains(&format!("I am {}", guest.0)), "{run}");
+
+    // In a terminal, ssh asks at its prompt, and the agent requests the line.
+    let agent = Agent::new(&home);
+    let session = agent.call_tool("open_terminal", json!({"shell": "bash", "name": "vault"}))["session_id"].clone();
+    let input =
+        json!({"session_id": session, "input_text": format!("{}\n", server.ssh(&guest.0, methods)), "until": "input"});
+    let reply = agent.call_tool("send_input", input);
+    assert_eq!(reply["password"], true, "{reply:#}");
+    let asking = Asking { agent, session };
+    let call = asking.request(&home, "to look");
+    type_at_desk(&home, "terminal secret vault", "to look\n *password:", PASSWORD, "entered\n.*exit-code-0").await;
+    let reply = result(call);
+    assert_eq!(reply["outcome"], "entered", "{reply:#}");
+    let wait = json!({"session_id": asking.session, "pattern": format!("{}@", guest.0), "since": 0});
+    let waited = asking.agent.call_tool("await_output", wait);
+    assert!(waited["match_text"].is_string(), "{waited:#}");
+    let seen = format!("{reply}{}", asking.output());
+    let encodings = encodings(PASSWORD);
+    assert!(!encodings.iter().any(|text| seen.contains(text)), "{seen}");
+    drop(asking);
+    home.run(&["daemon", "stop"]).expect_success();
+    assert_eq!(files_with(home.path(), &encodings), [""; 0]);
 }
 
 #[test]

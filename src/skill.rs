@@ -4,16 +4,14 @@
 //! Pure: the module creates the name of the directory, its texts, and a machine that needs no library. An agent always
 //! reads the description; the steps are in a separate file for reading on demand.
 
-mod name;
 mod standalone;
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use steplatch_protocol::ContractVariable;
+use steplatch_protocol::{ContractVariable, SkillName, describe_arguments, plain_text, table_cell};
 use steplatch_workflow::{Definition, State, tool};
 
-pub(crate) use name::SkillName;
 pub(crate) use standalone::{NotStandalone, called_workflows, include_called};
 
 use crate::typed_inputs::typed_inputs;
@@ -139,23 +137,8 @@ impl Skill<'_> {
         if self.arguments.is_empty() {
             return;
         }
-        text.push_str("\n## Arguments\n\n| name | value | |\n|---|---|---|\n");
-        for argument in self.arguments {
-            let mut facts = Vec::new();
-            match &argument.default {
-                Some(default) => facts.push(format!("default {}", table_cell(default))),
-                None if argument.required => facts.push("required".to_owned()),
-                None => facts.push("optional".to_owned()),
-            }
-            if let Some(schema) = &argument.schema {
-                facts.push(format!("JSON Schema {}", table_cell(&schema.to_string())));
-            }
-            if argument.secret {
-                facts.push("secret".to_owned());
-            }
-            let description = argument.description.as_deref().map(table_cell).unwrap_or_default();
-            let _ = writeln!(text, "| `{}` | {} | {description} |", argument.name, facts.join(", "));
-        }
+        text.push_str("\n## Arguments\n\n");
+        text.push_str(&describe_arguments(self.arguments));
         text.push_str("\nSet each with `-i NAME=VALUE`, or with the environment variable of the same name.\n");
         if self.arguments.iter().any(|argument| argument.secret) {
             text.push_str(
@@ -282,24 +265,9 @@ fn write_steps(text: &mut String, machine: &Definition) {
     }
 }
 
-/// Formats text on one line, without characters that some readers of frontmatter treat as markup.
-fn plain_text(text: &str) -> String {
-    let text: String = text
-        .chars()
-        .map(|character| if character.is_control() || "<>".contains(character) { ' ' } else { character })
-        .collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// Formats text as a double-quoted scalar of YAML. YAML is a superset of JSON.
 fn yaml_string(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-/// Formats text as code for a cell of a table: on one line, without backticks or unescaped separators.
-fn table_cell(text: &str) -> String {
-    let text = steplatch_protocol::visible(text).replace('`', "'").replace('|', "\\|");
-    if text.trim().is_empty() { String::new() } else { format!("`{}`", text.trim()) }
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use steplatch_capture::Golden;
 use steplatch_daemon::TerminalTools;
-use steplatch_protocol::{DaemonPaths, DescribeWorkflow, DescribeWorkflowReply, FunctionSource};
+use steplatch_protocol::{DaemonPaths, DescribeWorkflow, DescribeWorkflowReply, FunctionSource, SkillName};
 use steplatch_workflow::Definition;
 
 use super::golden;
 use crate::failure::Failure;
 use crate::print::{self, GOOD, STRONG, visible};
-use crate::skill::{NotStandalone, STEPS_FILE, Skill, SkillName, called_workflows, include_called};
+use crate::skill::{NotStandalone, STEPS_FILE, Skill, called_workflows, include_called};
 use crate::{completion, daemon_client};
 
 /// Write a saved workflow as a skill: a directory that agents find, read and run

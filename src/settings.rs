@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use steplatch_protocol::EngineKind;
+use steplatch_protocol::{EngineKind, ToolListSize};
 use steplatch_workflow::Proof;
 use toml::Table;
 
@@ -164,6 +164,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "mcp.tools",
+        variable: "STEPLATCH_MCP_TOOLS",
+        former: None,
+        description: "tools that MCP clients are offered: core, full, or auto (full for clients that load tools on demand)",
+        kind: Kind::Text("auto", check_tool_list_size),
+        hot: true,
+    },
+    Key {
         name: "gates.require",
         variable: "STEPLATCH_GATES_REQUIRE",
         former: None,
@@ -255,6 +263,15 @@ fn check_serve_start(name: &str) -> Result<(), String> {
 
 fn find_proof(name: &str) -> Option<Proof> {
     Proof::ALL.into_iter().find(|proof| proof.name() == name)
+}
+
+fn check_tool_list_size(name: &str) -> Result<(), String> {
+    let names = ToolListSize::ALL.map(ToolListSize::name).join(", ");
+    find_tool_list_size(name).map(drop).ok_or_else(|| format!("must be one of {names}"))
+}
+
+fn find_tool_list_size(name: &str) -> Option<ToolListSize> {
+    ToolListSize::ALL.into_iter().find(|size| size.name() == name)
 }
 
 fn check_proof(name: &str) -> Result<(), String> {
@@ -517,6 +534,10 @@ impl Settings {
     pub(crate) fn configuration(&self) -> steplatch_daemon::Configuration {
         steplatch_daemon::Configuration {
             library_tools: *self.value("tools.library") == Value::Flag(true),
+            tool_list_size: match self.value("mcp.tools") {
+                Value::Text(name) => find_tool_list_size(name).unwrap_or_default(),
+                value => unreachable!("a size must be text, and is {value:?}"),
+            },
             command_pagers: *self.value("commands.pagers") == Value::Flag(true),
             command_integration: *self.value("commands.integrate") == Value::Flag(true),
             engine: match self.value("engine.kind") {

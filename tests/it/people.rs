@@ -180,6 +180,17 @@ fn current_client_is_asked_by_a_result_and_repeats_the_call() {
 }
 
 #[test]
+fn question_of_a_run_called_through_more_tools_is_answered() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::with_capabilities(Era::Stateless, &home, elicitation_capability());
+    let arguments = json!({"tool": "run_workflow", "arguments": release_arguments()});
+    let (_, state) = input_parts(&agent.begin("more_tools", arguments.clone()).answer());
+    let acceptance = json!({"action": "accept", "content": {"decision": "yes"}});
+    let outcome = agent.call_again("more_tools", &arguments, &carried_arguments(&state, acceptance)).finish();
+    assert_eq!(outcome["status"], "completed", "{outcome}");
+}
+
+#[test]
 fn carried_state_outlives_its_server_and_counts_once() {
     let home = Home::new(STEPLATCH);
     let (_, state) = {

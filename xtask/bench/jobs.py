@@ -68,7 +68,7 @@ def check_is_stuck():
 class Server:
     """An MCP server on standard input and output, called one request at a time."""
 
-    def __init__(self, command, environment, folder, wraps=False):
+    def __init__(self, command, environment, folder, wraps=False, client="jobs"):
         self.wraps = wraps
         self.command, self.environment = command, environment
         self.process = subprocess.Popen(
@@ -78,9 +78,10 @@ class Server:
         self.number = 0
         self.calls = self.bytes = self.stuck = 0
         self.seconds = 0.0
-        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "jobs", "version": "1"}}
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": client, "version": "1"}}
         self.request("initialize", about)
         self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.listed = {tool["name"] for tool in self.request("tools/list", {})["tools"]}
 
     def write(self, message):
         self.process.stdin.write(json.dumps(message) + "\n")
@@ -102,6 +103,9 @@ class Server:
     def call(self, tool, **arguments):
         if self.wraps:
             arguments = {"request": arguments}
+        # A model calls what its list has.
+        if tool not in self.listed and "more_tools" in self.listed:
+            tool, arguments = "more_tools", {"tool": tool, "arguments": arguments}
         began = time.monotonic()
         result = self.request("tools/call", {"name": tool, "arguments": arguments})
         self.seconds += time.monotonic() - began
@@ -112,6 +116,10 @@ class Server:
             reply = json.loads(texts[0]) if texts else {}
         except ValueError:
             reply = {"error": texts[0], "success": False}
+        # Clients that read the text alone know it from the protocol.
+        reply.setdefault("success", not result.get("isError") and not reply.get("error"))
+        if isinstance(reply.get("waited"), str):
+            reply["waited"] = {"reason": reply["waited"]}
         self.stuck += is_stuck(reply)
         reply["images"] = [part for part in result["content"] if part["type"] == "image"]
         return reply
@@ -1634,7 +1642,7 @@ Workflow(id="release", session=session, fn=release)
     need(read(f"{home}/untagged") == "2.0\n" and not os.path.exists(f"{home}/tag"), os.listdir(home))
 
 
-def measured(hand_type, command, wanted, environment):
+def measured(hand_type, command, wanted, environment, client):
     """Does the jobs with a server, each in a home of its own, and returns a row for each."""
     rows = []
     for number, (title, do, trial) in enumerate(JOBS, 1):
@@ -1645,7 +1653,7 @@ def measured(hand_type, command, wanted, environment):
         os.chmod(runtime, 0o700)
         write(f"{home}/.bashrc", "PS1='$ '\n")
         own = {**environment, "HOME": home, "XDG_RUNTIME_DIR": runtime, "XDG_STATE_HOME": f"{home}/state"}
-        server = Server(command, own, home, hand_type.wraps)
+        server = Server(command, own, home, hand_type.wraps, client)
         why = ""
         try:
             do(hand_type(server), home)
@@ -1669,6 +1677,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--steplatch", required=True)
     arguments.add_argument("--peer")
+    arguments.add_argument("--client", default="jobs", help="name of the client, which decides the form of replies")
     arguments.add_argument("--only", type=int, nargs="*", help="numbers of jobs")
     given = arguments.parse_args()
     check_is_stuck()
@@ -1680,7 +1689,7 @@ def main():
     failed = stuck_waits = 0
     for hand_type, command in servers:
         print(f"\n{hand_type.name}\n  # job                                                       done calls seconds   bytes stuck")
-        rows = measured(hand_type, command, given.only, environment)
+        rows = measured(hand_type, command, given.only, environment, given.client)
         done = sum(not row[2] for row in rows)
         calls, seconds, size, stuck = (sum(row[column] for row in rows) for column in (3, 4, 5, 6))
         print(f"    {done} of {len(rows)} done, {calls} calls, {seconds:.1f} s, {size} bytes, {stuck} stuck")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use steplatch_access::{Approver, ProofPolicy};
 use steplatch_host::{Hosts, RemoteHostConfig};
 use steplatch_notify::Rule;
-use steplatch_protocol::{EngineKind, PageServerRecord};
+use steplatch_protocol::{EngineKind, PageServerRecord, ToolListSize};
 use steplatch_runs::EnginePolicy;
 use steplatch_services::RemoteServices;
 use steplatch_sessions::CommandPolicy;
@@ -20,6 +20,8 @@ use crate::named_secrets::SecretSetting;
 pub struct Configuration {
     /// True if proven workflows of the library are separate tools.
     pub library_tools: bool,
+    /// Size of the list of tools for MCP clients.
+    pub tool_list_size: ToolListSize,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
     /// Remote hosts for terminals.

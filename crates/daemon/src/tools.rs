@@ -58,7 +58,10 @@ impl Tools {
             ToolScope::Library => self.library_tools(caller).await,
         };
         match result {
-            Ok(tools) => ListToolsReply { success: true, tools, error: None },
+            Ok(tools) => {
+                let list_size = self.configuration.borrow().tool_list_size;
+                ListToolsReply { success: true, tools, list_size, error: None }
+            }
             Err(error) => ListToolsReply { error: Some(error.to_string()), ..ListToolsReply::default() },
         }
     }

@@ -1,11 +1,15 @@
 //! The offer to agents: each tool is a verb of the daemon, or a workflow that the daemon runs.
 
 mod client_pool;
+mod client_traits;
 mod gates;
+mod more_tools;
 mod prompts;
 mod registry;
 mod resources;
+mod skills;
 mod tasks;
+mod text_reply;
 mod tools;
 mod waiting;
 
@@ -19,14 +23,16 @@ use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, AwaitOutput, CallError, CallTool, Decide, ErrorCode, ExitTerminal, GetRun, GetScreenContent,
     GetWorkflowSchema, OpenTerminal, PNG_FIELD, ReconnectingClient, RunCommand, RunDetail, RunWorkflow, ScreenMode,
-    SendInput, Verb as _, WorkflowTopic, is_wrapped, unwrapped,
+    SendInput, SkillName, Verb as _, WorkflowTopic, is_wrapped, unwrapped,
 };
 use tokio::sync::broadcast;
 
 use crate::offer::{
     CachedList, Call, ClientContext, ClientInput, ListChange, Outcome, ServerBackend, ToolReply, Updates,
 };
+use crate::skills::SkillPackage;
 use client_pool::ClientPool;
+use client_traits::ClientTraits;
 use gates::{Caller, Elicitor, GateStep};
 use registry::{FoundTool, Registry};
 
@@ -53,7 +59,10 @@ d. status=waiting means that pending_gate asks something: decide answers it, if 
 where a person does. cancel_run ends a run.
 e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
 describe_workflow lists its arguments. Some workflows, also of remote services, are tools themselves: workflow_*.
-Terminals and runs are resources as well: terminal://ID/screen, run://ID.";
+A tool that your list lacks is called through more_tools. Terminals and runs are resources: terminal://ID/screen, run://ID.";
+
+/// Lifetime of the list of skills in a client's cache, in milliseconds.
+const SKILLS_TTL_MS: u64 = 5_000;
 
 /// Maximum number of seconds that a tool call waits for the end of a workflow.
 const RUN_TIMEOUT_SECONDS: f64 = 7200.0;
@@ -100,7 +109,14 @@ impl Contract {
         match step.await {
             Ok(Some((GateStep::Reply(mut data), warnings))) => {
                 remove_redundant_fields(verb, arguments.as_ref(), &mut data);
-                Outcome::Done(ToolReply::Result(tool_result(verb, data, warnings)))
+                let mut result = tool_result(verb, data, warnings);
+                if ClientTraits::by_name(call.client.name().as_deref()).reads_text
+                    && !wants_all_fields(arguments.as_ref())
+                {
+                    // The arguments of a workflow may have the names of fields.
+                    replace_structured_content(&mut result, arguments.as_ref().filter(|_| verb != CallTool::NAME));
+                }
+                Outcome::Done(ToolReply::Result(result))
             }
             Ok(Some((GateStep::InputRequired(questions), _))) => Outcome::InputRequired(questions),
             Ok(None) => {
@@ -109,6 +125,37 @@ impl Contract {
             }
             Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
         }
+    }
+}
+
+/// Replaces a call of [`more_tools`] by the call that it contains. Returns the result of a request for descriptions, or of
+/// an invalid request.
+fn resolve_more_tools(call: &mut Call<'_>) -> Option<CallToolResult> {
+    let arguments = call.arguments.take().map(unwrapped).unwrap_or_default();
+    let unknown_tool = |name: &str| {
+        let names: Vec<&str> = tools::outside_core().map(|tool| &*tool.name).collect();
+        let name: String = name.chars().filter(|character| !character.is_control()).take(80).collect();
+        CallToolResult::error(vec![ContentBlock::text(format!(
+            "more_tools: there is no tool '{name}'; there are {}",
+            names.join(", ")
+        ))])
+    };
+    match more_tools::Request::parse(arguments) {
+        Ok(more_tools::Request::List) => {
+            Some(CallToolResult::success(vec![ContentBlock::text(more_tools::list(tools::outside_core()))]))
+        }
+        Ok(more_tools::Request::Describe(name)) => Some(match tools::find_complete_tool(&name) {
+            Some(tool) => CallToolResult::success(vec![ContentBlock::text(more_tools::describe(tool).to_string())]),
+            None => unknown_tool(&name),
+        }),
+        Ok(more_tools::Request::Call(name, arguments)) => match tools::find_tool(&name) {
+            Some(_) => {
+                (call.name, call.arguments) = (name, Some(arguments));
+                None
+            }
+            None => Some(unknown_tool(&name)),
+        },
+        Err(error) => Some(CallToolResult::error(vec![ContentBlock::text(error)])),
     }
 }
 
@@ -205,6 +252,20 @@ fn structured_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     result
 }
 
+/// Returns whether a call asks for every field of its reply.
+fn wants_all_fields(arguments: Option<&JsonObject>) -> bool {
+    arguments.is_some_and(|arguments| arguments.get("detail").is_some_and(|detail| detail == "full"))
+}
+
+/// Replaces the structured content and its copy in the text by a short text for the client's model.
+fn replace_structured_content(result: &mut CallToolResult, arguments: Option<&JsonObject>) {
+    if let Some(Value::Object(reply)) = result.structured_content.take() {
+        let text = text_reply::format_reply(arguments, result.is_error == Some(true), &reply);
+        // The first block is the copy; an image may follow.
+        result.content[0] = ContentBlock::text(text);
+    }
+}
+
 /// Returns the tool result of a reply, according to the verb.
 fn tool_result(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
     if verb == CallTool::NAME {
@@ -270,6 +331,7 @@ impl ServerBackend for Contract {
             .enable_prompts()
             .enable_completions()
             .enable_tasks()
+            .enable_skills_with_directory_read()
             .build();
         let mut result = InitializeResult::new(capabilities);
         result.server_info = identity();
@@ -277,8 +339,8 @@ impl ServerBackend for Contract {
         result
     }
 
-    async fn tools(&self) -> CachedList<Tool> {
-        let (items, ttl_ms) = self.registry.all().await;
+    async fn tools(&self, client: Option<&str>) -> CachedList<Tool> {
+        let (items, ttl_ms) = self.registry.list(ClientTraits::by_name(client)).await;
         CachedList { items, ttl_ms }
     }
 
@@ -287,6 +349,11 @@ impl ServerBackend for Contract {
     }
 
     async fn call(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
+        if call.name == more_tools::MORE_TOOLS
+            && let Some(result) = resolve_more_tools(call)
+        {
+            return Outcome::Done(ToolReply::Result(result));
+        }
         let (verb, params) = match self.registry.find(&call.name).await {
             None => return Outcome::Unknown,
             Some(FoundTool::Verb(verb)) => {
@@ -331,6 +398,15 @@ impl ServerBackend for Contract {
 
     async fn read(&self, uri: &str, client: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
         resources::read(uri, &self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
+    }
+
+    async fn skills(&self, client: &ClientContext<'_>) -> Result<CachedList<SkillPackage>, ErrorData> {
+        let items = skills::all(&self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))?;
+        Ok(CachedList { items, ttl_ms: SKILLS_TTL_MS })
+    }
+
+    async fn skill(&self, name: &SkillName, client: &ClientContext<'_>) -> Result<Option<SkillPackage>, ErrorData> {
+        skills::find(name, &self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
@@ -399,7 +475,7 @@ mod tests {
             "workflow_",
         ];
         for word in words.filter(|word| word.contains('_') && !fields.contains(word)) {
-            assert!(tools::find_tool(word).is_some(), "{word}");
+            assert!(tools::find_tool(word).is_some() || word == more_tools::MORE_TOOLS, "{word}");
         }
     }
 }

@@ -15,6 +15,7 @@ mod progress;
 mod questions;
 mod seal;
 mod server;
+mod skills;
 mod stdio;
 
 pub use contract::Contract;
@@ -22,4 +23,5 @@ pub use http::{HttpOptions, HttpService, Sessions, http_service, http_service_of
 pub use offer::ServerBackend;
 pub use progress::Progress;
 pub use server::Server;
+pub use skills::SkillPackage;
 pub use stdio::serve_stdio;

@@ -17,19 +17,20 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
-use steplatch_protocol::Peer;
+use steplatch_protocol::{Peer, SkillName};
 use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
+use crate::skills::SkillPackage;
 
-/// The offer of a server, the same for every client and connection. The requesting client only determines which
-/// questions are possible.
+/// The offer of a server, the same for every connection. The requesting client determines which questions are possible,
+/// and the size of the list of tools.
 pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
     fn server_config(&self) -> ServerConfig;
 
-    /// Returns the tools, sorted by name.
-    fn tools(&self) -> impl Future<Output = CachedList<Tool>> + Send;
+    /// Returns the tools for the client with this name, sorted by name.
+    fn tools(&self, client: Option<&str>) -> impl Future<Output = CachedList<Tool>> + Send;
 
     /// Returns the tool called `name`, from local data, without a request to the daemon.
     fn tool(&self, name: &str) -> Option<Tool>;
@@ -64,6 +65,25 @@ pub trait ServerBackend: Send + Sync + 'static {
         uri: &str,
         client: &ClientContext<'_>,
     ) -> impl Future<Output = Result<Option<Vec<ResourceContents>>, ErrorData>> + Send;
+
+    /// Returns the skills, whose files are resources as well.
+    ///
+    /// # Errors
+    /// If listing them fails.
+    fn skills(
+        &self,
+        client: &ClientContext<'_>,
+    ) -> impl Future<Output = Result<CachedList<SkillPackage>, ErrorData>> + Send;
+
+    /// Returns the skill with this name, listed or not.
+    ///
+    /// # Errors
+    /// If reading it fails.
+    fn skill(
+        &self,
+        name: &SkillName,
+        client: &ClientContext<'_>,
+    ) -> impl Future<Output = Result<Option<SkillPackage>, ErrorData>> + Send;
 
     /// Follows a resource; `None` if no resource has that URI.
     ///

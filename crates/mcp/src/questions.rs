@@ -34,7 +34,8 @@ pub(crate) struct IncomingCall<'c> {
 /// A call in progress.
 pub(crate) struct ActiveCall<'c> {
     pub(crate) call: Call<'c>,
-    method: &'static str,
+    /// Fingerprint of the call as the client sent it. The client repeats that call, whatever the offer makes of it.
+    fingerprint: String,
     rounds: usize,
 }
 
@@ -49,9 +50,11 @@ impl<'c> ActiveCall<'c> {
     /// If the returned state is not the state that the server sent.
     pub(crate) async fn new(incoming: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
         let IncomingCall { method, name, arguments, answers, state, client } = incoming;
+        // Before 2026-07-28 a client does not repeat calls.
+        let fingerprint =
+            if client.is_modern() { call_fingerprint(method, &name, arguments.as_ref()) } else { String::new() };
         let round = match (state, answers) {
             (Some(sealed), answers) => {
-                let fingerprint = call_fingerprint(method, &name, arguments.as_ref());
                 let request_state = seals.open(&sealed, &fingerprint).await.map_err(|error| invalid_state(&error))?;
                 let mut answers = answers.unwrap_or_default();
                 // Keep only answers to the questions of this state.
@@ -65,7 +68,7 @@ impl<'c> ActiveCall<'c> {
             (None, None) => CallRound::default(),
         };
         let progress = Progress::for_request(client.context());
-        Ok(Self { call: Call { name, arguments, client, progress, round }, method, rounds: 0 })
+        Ok(Self { call: Call { name, arguments, client, progress, round }, fingerprint, rounds: 0 })
     }
 
     /// Sends questions to the client. Returns the result that ends this round of the call, or `None` when the call
@@ -90,10 +93,7 @@ impl<'c> ActiveCall<'c> {
         }
         if call.client.is_modern() {
             let state = match carried_state {
-                Some(state) => {
-                    let fingerprint = call_fingerprint(self.method, &call.name, call.arguments.as_ref());
-                    Some(seals.close(questions.keys().cloned().collect(), state, &fingerprint).await)
-                }
+                Some(state) => Some(seals.close(questions.keys().cloned().collect(), state, &self.fingerprint).await),
                 None => None,
             };
             return Ok(Some(InputRequiredResult::new(Some(questions), state)));

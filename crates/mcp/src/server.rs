@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    CompletionInfo, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerConfig,
-    SetLevelRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    CompletionInfo, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetSkillRequestParams, GetSkillResult,
+    GetTaskParams, GetTaskResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, SKILL_MD,
+    ServerConfig, SetLevelRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
     UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -20,9 +21,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::listeners::{Listeners, listen, notify_of_changes};
-use crate::offer::{ClientContext, Outcome, ServerBackend, ToolReply};
+use crate::offer::{Call, ClientContext, Outcome, ServerBackend, ToolReply};
 use crate::questions::{ActiveCall, IncomingCall};
 use crate::seal::Seals;
+use crate::skills::{self, SkillPackage};
 
 /// Key of the server's identity in the metadata of a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
@@ -103,15 +105,16 @@ impl<O: ServerBackend> Server<O> {
                     }
                     None => continue,
                 },
-                Outcome::Unknown => Err(self.unknown_tool_error(&active_call.call.name).await),
+                Outcome::Unknown => Err(self.unknown_tool_error(&active_call.call).await),
                 Outcome::Refused(error) => Err(error),
             };
         }
     }
 
-    async fn unknown_tool_error(&self, name: &str) -> ErrorData {
-        let names: Vec<_> = self.offer().tools().await.items.into_iter().map(|tool| tool.name).collect();
-        let name = shorten_name(name);
+    async fn unknown_tool_error(&self, call: &Call<'_>) -> ErrorData {
+        let tools = self.offer().tools(call.client.name().as_deref()).await;
+        let names: Vec<_> = tools.items.into_iter().map(|tool| tool.name).collect();
+        let name = shorten_name(&call.name);
         ErrorData::invalid_params(format!("there is no tool '{name}'; the tools are {}", names.join(", ")), None)
     }
 
@@ -153,6 +156,15 @@ fn unknown_resource_error(uri: &str) -> ErrorData {
     ErrorData::resource_not_found(error, Some(json!({ "uri": uri })))
 }
 
+fn unknown_skill_error(uri: &str) -> ErrorData {
+    let error = format!("there is no skill at '{}'; skills/list lists the skills", shorten_name(uri));
+    ErrorData::invalid_params(error, None)
+}
+
+fn unknown_directory_error(uri: &str) -> ErrorData {
+    ErrorData::invalid_params(format!("'{}' is not a directory of a skill", shorten_name(uri)), None)
+}
+
 fn unknown_task_error(id: &str) -> ErrorData {
     let error = format!("there is no task '{}'; list_runs lists the runs", shorten_name(id));
     ErrorData::invalid_params(error, None)
@@ -190,10 +202,11 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         check_first_page(request)?;
-        let cached_list = self.offer().tools().await;
+        let cached_list = self.offer().tools(ClientContext::new(&context).name().as_deref()).await;
         let mut list = ListToolsResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
-        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Public))
+        // Clients receive different lists.
+        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -254,7 +267,12 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     ) -> Result<ListResourcesResult, ErrorData> {
         check_first_page(request)?;
         let client = ClientContext::new(&context);
-        let cached_list = self.run_cancellable(&context, self.offer().resources(&client)).await?;
+        let list_all = async {
+            let mut resources = self.offer().resources(&client).await?;
+            resources.items.extend(self.offer().skills(&client).await?.items.iter().map(SkillPackage::resource));
+            Ok(resources)
+        };
+        let cached_list = self.run_cancellable(&context, list_all).await?;
         let mut list = ListResourcesResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
         Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Private))
@@ -278,11 +296,67 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let client = ClientContext::new(&context);
-        let contents = self.run_cancellable(&context, self.offer().read(&request.uri, &client)).await?;
+        let read = async {
+            match skills::parse_uri(&request.uri) {
+                Some((name, path)) => {
+                    let skill = self.offer().skill(&name, &client).await?;
+                    Ok(skill.and_then(|skill| skill.read(path)).map(|content| vec![content]))
+                }
+                None => self.offer().read(&request.uri, &client).await,
+            }
+        };
+        let contents = self.run_cancellable(&context, read).await?;
         let mut result = ReadResourceResult::new(contents.ok_or_else(|| unknown_resource_error(&request.uri))?);
         result.meta = self.with_identity(result.meta, &context);
         // A live resource may change at any moment.
         Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
+    }
+
+    async fn list_skills(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        check_first_page(request)?;
+        let client = ClientContext::new(&context);
+        let cached_list = self.run_cancellable(&context, self.offer().skills(&client)).await?;
+        let mut list = ListSkillsResult::with_all_items(cached_list.items.iter().map(SkillPackage::entry).collect());
+        list.meta = self.with_identity(list.meta, &context);
+        Ok(list.with_ttl_ms(cached_list.ttl_ms).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        let client = ClientContext::new(&context);
+        let skill = match skills::parse_uri(&request.uri) {
+            Some((name, SKILL_MD)) => self.run_cancellable(&context, self.offer().skill(&name, &client)).await?,
+            _ => None,
+        };
+        let mut result = GetSkillResult::new(skill.ok_or_else(|| unknown_skill_error(&request.uri))?.entry());
+        result.meta = self.with_identity(result.meta, &context);
+        Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceDirectoryResult, ErrorData> {
+        let client = ClientContext::new(&context);
+        let children = match skills::parse_uri(&request.uri) {
+            Some((name, path)) => {
+                let skill = self.run_cancellable(&context, self.offer().skill(&name, &client)).await?;
+                skill.and_then(|skill| skill.children(path))
+            }
+            None => None,
+        };
+        let children = children.ok_or_else(|| unknown_directory_error(&request.uri))?;
+        let mut result = ReadResourceDirectoryResult::with_all_items(children);
+        result.meta = self.with_identity(result.meta, &context);
+        Ok(result)
     }
 
     async fn subscribe(

@@ -12,7 +12,7 @@ mod jobs;
 mod rounds;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use fixture::Fixture;
 use steplatch_mcp::{HttpOptions, http_service_of};
@@ -24,8 +24,8 @@ struct ConformanceResult {
     failed: usize,
 }
 
-/// Runs the suite and returns its result. Panics if the suite cannot be run.
-fn run_suite(arguments: &[&str]) -> ConformanceResult {
+/// Runs the suite against the fixture and returns its output. Panics if the suite cannot be run.
+fn run_suite_program(arguments: &[&str]) -> Output {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = HttpOptions::default();
     let shutdown = options.shutdown.clone();
@@ -48,6 +48,12 @@ fn run_suite(arguments: &[&str]) -> ConformanceResult {
         .unwrap();
     shutdown.cancel();
     runtime.block_on(server).unwrap().unwrap();
+    output
+}
+
+/// Runs the suite and returns its result. Panics if a check failed.
+fn run_suite(arguments: &[&str]) -> ConformanceResult {
+    let output = run_suite_program(arguments);
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some((_, summary)) = stdout.split_once("=== SUMMARY ===") else {
         panic!("the suite did not finish:\n{stdout}{}", String::from_utf8_lossy(&output.stderr));
@@ -96,4 +102,14 @@ fn server_conforms_to_revision_2025_11_25() {
 fn server_conforms_to_revision_2025_06_18() {
     let result = run_suite(&["--suite", "all", "--spec-version", "2025-06-18"]);
     assert!(result.passed >= 56, "only {} checks were made:\n{}", result.passed, result.lines.join("\n"));
+}
+
+#[test]
+fn server_conforms_to_the_skills_extension_without_warnings() {
+    for (scenario, checks) in [("directory", 7), ("enumeration", 32), ("manifest", 6)] {
+        let output = run_suite_program(&["--scenario", &format!("sep-2640-skills-{scenario}")]);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let expected = format!("Passed: {checks}/{checks}, 0 failed, 0 warnings");
+        assert!(output.status.success() && stdout.contains(&expected), "{scenario}: {stdout}");
+    }
 }

@@ -135,7 +135,7 @@ async fn serve_connection(
 }
 
 async fn tool_names(contract: &Contract) -> Vec<String> {
-    contract.tools().await.items.into_iter().map(|tool| tool.name.into_owned()).collect()
+    contract.tools(None).await.items.into_iter().map(|tool| tool.name.into_owned()).collect()
 }
 
 fn workflow_names(names: &[String]) -> Vec<&str> {
@@ -166,7 +166,7 @@ async fn list_is_sorted_and_changes_are_reported() {
     let hints = tool.annotations.unwrap();
     let hints = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
     assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "the workflow's effects are unknown");
-    assert!(contract.tools().await.ttl_ms < 60_000);
+    assert!(contract.tools(None).await.ttl_ms < 60_000);
 
     // Another server of the same daemon lists the tools in the same order, regardless of the daemon's order.
     daemon.set_tools(&["workflow_a", "workflow_b"]);
@@ -205,7 +205,7 @@ async fn tools_stay_listed_until_the_next_daemon_starts() {
     daemon.announce_change(1);
     wait_for_change(&mut changes).await;
     assert_eq!(workflow_names(&tool_names(&contract).await), Vec::<&str>::new());
-    assert_eq!(contract.tools().await.ttl_ms, 60_000);
+    assert_eq!(contract.tools(None).await.ttl_ms, 60_000);
 }
 
 #[tokio::test]

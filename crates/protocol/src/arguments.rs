@@ -194,7 +194,10 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("variables", "initial_variables"),
     ("workdir", "working_directory"),
     ("workflow", "workflow_name"),
+    ("workflow_id", "workflow_name"),
+    ("workflow_id", "name"),
     ("workflow_name", "name"),
+    ("workflow_name", "workflow_id"),
 ];
 
 /// List fields that also accept a single item without a list.

@@ -12,7 +12,7 @@ const fn default_true() -> bool {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFile {
-    /// Path of the file; on a remote host, relative to the home directory
+    /// Path; on a remote host, relative to the home directory
     pub path: String,
     /// Text
     pub content: Option<String>,
@@ -34,7 +34,7 @@ pub struct PutFile {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFile {
-    /// Path of the file; on a remote host, relative to the home directory
+    /// Path; on a remote host, relative to the home directory
     pub path: String,
     /// Local file to copy it to instead (up to 256 MiB)
     pub to: Option<String>,

@@ -13,8 +13,7 @@ fn default_limit() -> u32 {
 /// Check a workflow and save it under its name, to be run with run_workflow {"workflow_name": …}.
 ///
 /// A workflow is a JSON state machine over the terminal tools; get_workflow_schema shows how to write one. Every mistake is
-/// listed in validation_errors with its place; then nothing is saved. warnings name traps. The file is in
-/// .terminal_control_workflows of the project.
+/// listed in validation_errors with its place; then nothing is saved. warnings name traps.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflow {
     /// The workflow, with name and description

@@ -1126,7 +1126,7 @@ pub struct ResizeTerminalReply {
 pub struct SendSignal {
     /// Terminal whose program to signal
     pub session_id: String,
-    /// The signal: INT, TERM, HUP, QUIT, KILL, STOP, CONT, USR1, USR2 or WINCH
+    /// INT, TERM, HUP, QUIT, KILL, STOP, CONT, USR1, USR2 or WINCH
     pub signal: String,
 }
 

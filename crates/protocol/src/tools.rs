@@ -29,6 +29,38 @@ pub enum ToolScope {
     Library,
 }
 
+/// Size of the list of tools for MCP clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolListSize {
+    /// All tools for clients that load the definition of a tool when its model needs it, and the core for all others
+    #[default]
+    Auto,
+    /// The tools for terminals and workflows that most tasks need; the others through one tool
+    Core,
+    /// All tools
+    Full,
+}
+
+impl ToolListSize {
+    /// All sizes.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Core, Self::Full];
+
+    /// Returns the name in settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Core => "core",
+            Self::Full => "full",
+        }
+    }
+}
+
+fn is_auto(size: &ToolListSize) -> bool {
+    *size == ToolListSize::Auto
+}
+
 /// The workflows that are tools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListToolsReply {
@@ -37,6 +69,9 @@ pub struct ListToolsReply {
     /// The tools, sorted by name
     #[serde(default)]
     pub tools: Vec<ToolInfo>,
+    /// Size of the list of tools for MCP clients, by the settings
+    #[serde(default, skip_serializing_if = "is_auto")]
+    pub list_size: ToolListSize,
     /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

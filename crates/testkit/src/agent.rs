@@ -20,6 +20,8 @@ pub struct Agent {
     pending_calls: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     next_id: AtomicU64,
     era: Era,
+    /// Name that the client gives itself.
+    name: String,
     /// Declared client capabilities.
     capabilities: Value,
     /// Requests from the server.
@@ -44,6 +46,9 @@ pub struct Calling {
     messages: Receiver<Value>,
 }
 
+/// Name of an agent that is no known program.
+const TEST_AGENT: &str = "test agent";
+
 /// Time limit for an answer; longer than any wait in a test.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -57,22 +62,28 @@ impl Agent {
     /// Same as [`Self::new`], with additional environment variables.
     #[must_use]
     pub fn with(home: &Home, environment: &[(&str, &str)]) -> Self {
-        Self::start(Era::Handshake, home, environment, json!({}))
+        Self::start(Era::Handshake, home, environment, TEST_AGENT, json!({}))
     }
 
     /// Starts `steplatch mcp` in `home` for an agent that uses the protocol version `era`.
     #[must_use]
     pub fn with_era(era: Era, home: &Home) -> Self {
-        Self::start(era, home, &[], json!({}))
+        Self::start(era, home, &[], TEST_AGENT, json!({}))
     }
 
     /// Same as [`Self::of`], for an agent with these capabilities, such as `{"elicitation": {}}`.
     #[must_use]
     pub fn with_capabilities(era: Era, home: &Home, capabilities: Value) -> Self {
-        Self::start(era, home, &[], capabilities)
+        Self::start(era, home, &[], TEST_AGENT, capabilities)
     }
 
-    fn start(era: Era, home: &Home, environment: &[(&str, &str)], capabilities: Value) -> Self {
+    /// Same as [`Self::with_era`], for the agent of the program `name`.
+    #[must_use]
+    pub fn with_name(era: Era, home: &Home, name: &str) -> Self {
+        Self::start(era, home, &[], name, json!({}))
+    }
+
+    fn start(era: Era, home: &Home, environment: &[(&str, &str)], name: &str, capabilities: Value) -> Self {
         let mut program = home
             .steplatch()
             .envs(environment.iter().copied())
@@ -110,13 +121,21 @@ impl Agent {
             }
         });
         let server_requests = Mutex::new(server_requests);
-        let agent =
-            Self { program, input, pending_calls, next_id: AtomicU64::new(1), era, capabilities, server_requests };
+        let agent = Self {
+            program,
+            input,
+            pending_calls,
+            next_id: AtomicU64::new(1),
+            era,
+            name: name.to_owned(),
+            capabilities,
+            server_requests,
+        };
         if era == Era::Stateless {
             return agent;
         }
         let handshake = json!({
-            "protocolVersion": "2025-06-18", "capabilities": agent.capabilities, "clientInfo": {"name": "test agent", "version": "1"}
+            "protocolVersion": "2025-06-18", "capabilities": agent.capabilities, "clientInfo": {"name": agent.name, "version": "1"}
         });
         agent
             .send(agent.next_id(), "initialize", &handshake)
@@ -189,7 +208,7 @@ impl Agent {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
-            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test agent", "version": "1"});
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": self.name, "version": "1"});
         }
         meta
     }

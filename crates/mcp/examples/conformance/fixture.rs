@@ -10,8 +10,9 @@ use rmcp::model::{
     ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig, Tool,
 };
 use serde_json::{Value, json};
-use steplatch_mcp::ServerBackend;
 use steplatch_mcp::offer::{CachedList, Call, ClientContext, ListChange, Outcome, ToolReply, Updates};
+use steplatch_mcp::{ServerBackend, SkillPackage};
+use steplatch_protocol::SkillName;
 use tokio::sync::{broadcast, mpsc};
 
 use crate::jobs::Jobs;
@@ -71,6 +72,13 @@ fn object(schema: Value) -> JsonObject {
 }
 
 /// Returns every tool, with its description and its schema.
+/// A skill with a directory.
+fn skill() -> SkillPackage {
+    let name = "test-skill".parse().expect("the name is permitted");
+    SkillPackage::new(name, "A skill of the suite", "# Test\n\nSee [references/more.md](references/more.md).\n")
+        .with_file("references/more.md", "text/markdown", "# More\n".to_owned())
+}
+
 fn tools() -> Vec<Tool> {
     let no_arguments = || json!({"type": "object", "properties": {}});
     let text_argument =
@@ -240,13 +248,14 @@ impl ServerBackend for Fixture {
             .enable_prompts_list_changed()
             .enable_completions()
             .enable_tasks()
+            .enable_skills_with_directory_read()
             .build();
         let mut result = InitializeResult::new(capabilities);
         result.server_info = Implementation::new("steplatch-conformance", env!("CARGO_PKG_VERSION"));
         result
     }
 
-    async fn tools(&self) -> CachedList<Tool> {
+    async fn tools(&self, _client: Option<&str>) -> CachedList<Tool> {
         let mut items = tools();
         if self.lists_extra_tool.load(Ordering::Relaxed) {
             let no_arguments = object(json!({"type": "object", "properties": {}}));
@@ -348,6 +357,14 @@ impl ServerBackend for Fixture {
             },
         };
         Ok(Some(vec![content]))
+    }
+
+    async fn skills(&self, _client: &ClientContext<'_>) -> Result<CachedList<SkillPackage>, ErrorData> {
+        Ok(CachedList { items: vec![skill()], ttl_ms: 1000 })
+    }
+
+    async fn skill(&self, name: &SkillName, _client: &ClientContext<'_>) -> Result<Option<SkillPackage>, ErrorData> {
+        Ok(Some(skill()).filter(|skill| skill.name() == name))
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {

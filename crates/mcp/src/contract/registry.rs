@@ -12,11 +12,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
-use steplatch_protocol::{AskError, Change, ListTools, ReconnectingClient, ToolInfo, ToolScope, VerbInfo, Watch};
+use steplatch_protocol::{
+    AskError, Change, ListTools, ReconnectingClient, ToolInfo, ToolListSize, ToolScope, VerbInfo, Watch,
+};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::tools;
+use super::client_traits::ClientTraits;
+use super::{more_tools, tools};
 use crate::offer::ListChange;
 
 /// Lifetimes of a cached list in milliseconds: without workflows, and with some.
@@ -60,6 +63,8 @@ struct Shared {
 #[derive(Debug, Default, PartialEq)]
 struct CachedTools {
     workflows: BTreeMap<String, Workflow>,
+    /// Size of the list by the settings.
+    list_size: ToolListSize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -92,14 +97,25 @@ impl Registry {
         Self { shared: Arc::new(shared), _watcher_guard: shutdown.drop_guard() }
     }
 
-    /// Returns every tool, sorted by name, and the lifetime of the list in milliseconds.
-    pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
+    /// Returns the tools for a client, sorted by name, and the lifetime of the list in milliseconds.
+    pub(super) async fn list(&self, client: ClientTraits) -> (Vec<Tool>, u64) {
         self.shared.watch();
         // Fetch the list: the event of a recent change, perhaps made over this connection, may not have arrived yet.
         self.shared.refresh().await;
         let cached = self.shared.cached();
-        let mut tools = tools::all();
+        let is_core = match cached.list_size {
+            ToolListSize::Auto => !client.loads_tools_on_demand,
+            ToolListSize::Core => true,
+            ToolListSize::Full => false,
+        };
+        let mut tools: Vec<Tool> = match is_core {
+            true => tools::core().cloned().chain([more_tools::tool()]).collect(),
+            false => tools::all().cloned().collect(),
+        };
         tools.extend(cached.workflows.values().map(|workflow| workflow.tool.clone()));
+        if client.reads_text {
+            tools.iter_mut().for_each(|tool| tool.output_schema = None);
+        }
         tools.sort_by(|left, right| left.name.cmp(&right.name));
         (tools, if cached.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
     }
@@ -107,6 +123,7 @@ impl Registry {
     /// Returns the tool `name` from the cached list.
     pub(super) fn find_cached_tool(&self, name: &str) -> Option<Tool> {
         match tools::find_tool(name) {
+            _ if name == more_tools::MORE_TOOLS => Some(more_tools::tool()),
             Some(tool) => Some(tool.clone()),
             None => self.shared.cached().workflows.get(name).map(|workflow| workflow.tool.clone()),
         }
@@ -162,16 +179,16 @@ impl Shared {
     async fn refresh(&self) {
         let _fetch_guard = self.fetch_lock.lock().await;
         let reply = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
-        let workflows = match reply {
-            Ok(reply) if reply.success => reply.tools,
+        let (workflows, list_size) = match reply {
+            Ok(reply) if reply.success => (reply.tools, reply.list_size),
             Ok(reply) => return tracing::debug!(error = reply.error, "failed to list the tools"),
             Err(AskError::Call(error)) => return tracing::debug!(%error, "failed to list the tools"),
             Err(error) => return tracing::warn!(%error, "failed to list the tools"),
         };
         let workflows = workflows.into_iter().filter_map(to_tool).take(MAX_WORKFLOWS).collect();
-        let current = CachedTools { workflows };
+        let current = CachedTools { workflows, list_size };
         let mut cached = self.cached.write();
-        let has_changed = cached.workflows != current.workflows;
+        let has_changed = **cached != current;
         *cached = Arc::new(current);
         drop(cached);
         if has_changed {
@@ -216,7 +233,7 @@ fn to_tool(workflow: ToolInfo) -> Option<(String, Workflow)> {
     let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;
     let Value::Object(input_schema) = input_schema else { return None };
     // A workflow cannot take the name of a tool of the contract.
-    if tools::find_tool(&name).is_some() {
+    if tools::find_tool(&name).is_some() || name == more_tools::MORE_TOOLS {
         return None;
     }
     let description = description.trim_end();

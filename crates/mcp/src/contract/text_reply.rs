@@ -1,0 +1,197 @@
+//! Replies as text for models: what is new, without what the call or the protocol already says.
+//!
+//! Pure. Clients that pass the text of a reply to their model receive this form and no structured content
+//! ([`ClientTraits::reads_text`](super::client_traits::ClientTraits)). Programs receive every field.
+
+use rmcp::model::JsonObject;
+use serde_json::{Map, Value};
+
+/// Fields that come first, because some clients cut long replies.
+const TEXT_FIELDS: [&str; 4] = ["screen_content", "output", "content", "result"];
+
+/// Fields that a model does not use, or that other fields of the same reply say.
+const OMITTED_FIELDS: [&str; 10] = [
+    "available_workflows",
+    "cursor",
+    "elapsed_time",
+    "pid",
+    "recursion_depth",
+    "states_executed",
+    "timestamp",
+    "total_elapsed_time",
+    "workflow_saved",
+    "workflow_signature",
+];
+
+/// Flags that are false in ordinary replies.
+const USUALLY_FALSE: [&str; 6] =
+    ["alternate_screen", "awaiting_input", "misread", "timed_out", "timeout_occurred", "truncated"];
+
+/// Formats a reply. `is_error` is the flag of the protocol.
+pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, reply: &Map<String, Value>) -> String {
+    if is_error && let Some(Value::String(error)) = reply.get("error") {
+        let is_known = |name: &str| matches!(name, "error" | "success") || is_given(arguments, name);
+        if reply.iter().all(|(name, value)| is_known(name) || is_empty(value) || *value == false) {
+            return error.clone();
+        }
+    }
+    let mut fields = Map::new();
+    for name in TEXT_FIELDS {
+        fields.extend(reply.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone())));
+    }
+    for (name, value) in reply {
+        if !TEXT_FIELDS.contains(&name.as_str()) && is_news(name, value, arguments, is_error, reply) {
+            fields.insert(name.clone(), shorten(name, value));
+        }
+    }
+    Value::Object(fields).to_string()
+}
+
+/// Returns whether a field says something that is not known from the call, the protocol or another field.
+fn is_news(
+    name: &str,
+    value: &Value,
+    arguments: Option<&JsonObject>,
+    is_error: bool,
+    reply: &Map<String, Value>,
+) -> bool {
+    let has = |name: &str| reply.get(name).is_some_and(|value| !value.is_null());
+    match name {
+        // A run has a status.
+        "success" => *value == false && !is_error && !has("status"),
+        "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty(value),
+        "screen_part" => value != "new",
+        "busy" => !matches!(
+            reply.get("waited").and_then(|waited| waited["reason"].as_str()),
+            Some("exit" | "input" | "prompt")
+        ),
+        // A match, or the end of the wait by another condition, which `reason` names.
+        "offset" => !has("reason"),
+        _ if OMITTED_FIELDS.contains(&name) => false,
+        _ if USUALLY_FALSE.contains(&name) => *value == true,
+        _ => !is_empty(value),
+    }
+}
+
+/// Returns whether the call named the value: the client knows which terminal, run or workflow it meant.
+fn is_given(arguments: Option<&JsonObject>, name: &str) -> bool {
+    arguments.is_some_and(|arguments| {
+        arguments.get(name).is_some_and(|value| !value.is_null()) && !arguments.contains_key(&format!("{name}s"))
+    })
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Shortens the value of a field.
+fn shorten(name: &str, value: &Value) -> Value {
+    match (name, value) {
+        ("waited", Value::Object(waited)) => {
+            let news: Map<_, _> = waited.iter().filter(|(_, value)| !is_empty(value)).map(to_owned_field).collect();
+            match news.get("reason") {
+                Some(reason) if news.len() == 1 => reason.clone(),
+                _ => Value::Object(news),
+            }
+        }
+        ("execution_log", Value::Array(entries)) => {
+            let shorten_entry = |entry: &Value| match entry {
+                Value::Object(entry) => {
+                    let news = entry.iter().filter(|(name, _)| *name != "elapsed_time");
+                    Value::Object(news.map(to_owned_field).collect())
+                }
+                other => other.clone(),
+            };
+            entries.iter().map(shorten_entry).collect()
+        }
+        ("pending_gate", Value::Object(gate)) => {
+            Value::Object(gate.iter().filter(|(_, value)| !is_empty(value)).map(to_owned_field).collect())
+        }
+        _ => value.clone(),
+    }
+}
+
+fn to_owned_field((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn format(arguments: Value, is_error: bool, reply: Value) -> String {
+        format_reply(arguments.as_object(), is_error, reply.as_object().unwrap())
+    }
+
+    #[test]
+    fn reply_has_its_text_first_and_only_news() {
+        let typed = json!({"session_id": "term_1", "input_text": "make\n", "until": "prompt"});
+        for (arguments, reply, expected) in [
+            (
+                typed.clone(),
+                json!({"success": true, "session_id": "term_1", "screen_content": "ok\n$", "waited": {"reason": "prompt"},
+                    "screen_part": "new", "exit_code": 0}),
+                r#"{"screen_content":"ok\n$","waited":"prompt","exit_code":0}"#,
+            ),
+            (
+                typed.clone(),
+                json!({"success": true, "session_id": "term_1", "screen_content": "Name?", "busy": true, "password": true,
+                    "waited": {"reason": "match", "match_text": "Name", "groups": []}, "screen_part": "full"}),
+                r#"{"screen_content":"Name?","busy":true,"password":true,"waited":{"reason":"match","match_text":"Name"},"screen_part":"full"}"#,
+            ),
+            (
+                json!({"command": "true"}),
+                json!({"success": true, "output": "", "exit_code": 0, "timed_out": false, "elapsed_time": 0.03}),
+                r#"{"output":"","exit_code":0}"#,
+            ),
+            // The terminal that is left open for a question is new to the client.
+            (
+                json!({"command": "read x"}),
+                json!({"success": false, "session_id": "term_2", "output": "", "awaiting_input": true}),
+                r#"{"output":"","success":false,"session_id":"term_2","awaiting_input":true}"#,
+            ),
+            // One of several terminals.
+            (
+                json!({"session_id": "term_1", "session_ids": ["term_2"]}),
+                json!({"success": true, "session_id": "term_2", "screen_content": "x", "reason": "exit", "offset": 5}),
+                r#"{"screen_content":"x","session_id":"term_2","reason":"exit"}"#,
+            ),
+            // Values of the user stay, also empty and false ones.
+            (
+                json!({"run_id": "run_1"}),
+                json!({"success": true, "run_id": "run_1", "status": "completed", "result": {"ok": false, "list": []},
+                    "execution_log": [{"state": "a", "elapsed_time": 0.1, "result": {"output": ""}}],
+                    "final_variables": {"x": ""}, "error": null, "available_workflows": []}),
+                r#"{"result":{"ok":false,"list":[]},"status":"completed","execution_log":[{"state":"a","result":{"output":""}}],"final_variables":{"x":""}}"#,
+            ),
+            (
+                json!({"run_id": "run_1"}),
+                json!({"success": false, "run_id": "run_1", "status": "waiting",
+                    "pending_gate": {"gate_id": "g", "prompt": "Go?", "choices": [], "form": null}}),
+                r#"{"status":"waiting","pending_gate":{"gate_id":"g","prompt":"Go?"}}"#,
+            ),
+        ] {
+            assert_eq!(format(arguments, false, reply), expected);
+        }
+    }
+
+    #[test]
+    fn error_alone_is_its_text() {
+        let arguments = json!({"session_id": "term_1"});
+        let reply = json!({
+            "success": false, "session_id": "term_1", "process_running": false, "error": "There is no\nterminal",
+            "screen_content": null,
+        });
+        assert_eq!(format(arguments.clone(), true, reply), "There is no\nterminal");
+        let reply = json!({"success": false, "error": "It exited", "screen_content": "bye"});
+        assert_eq!(format(arguments, true, reply), r#"{"screen_content":"bye","error":"It exited"}"#);
+    }
+}

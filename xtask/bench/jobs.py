@@ -248,6 +248,102 @@ class SixTools(Ours):
         raise Failed("has no run_command")
 
 
+class TmuxServer:
+    """A server of tmux with the counters of an MCP server. A call is one command of an agent's own shell."""
+
+    def __init__(self, command, environment, folder, *_):
+        self.command, self.environment, self.folder = command, environment, folder
+        self.calls = self.bytes = self.stuck = 0
+        self.seconds = 0.0
+
+    def tmux(self, *words):
+        run = subprocess.run([*self.command, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise Failed(run.stderr.strip())
+        return run.stdout
+
+    def returned(self, text, seconds):
+        self.calls += 1
+        self.seconds += seconds
+        self.bytes += len(text.encode())
+        return {"screen_content": text, "output": text, "success": True}
+
+    def call(self, tool, **_):
+        raise Failed(f"has no {tool}")
+
+    def close(self):
+        subprocess.run([*self.command, "kill-server"], env=self.environment, capture_output=True)
+
+
+class Tmux(Ours):
+    """An agent with a shell and tmux: each step is `tmux send-keys …; sleep 1; tmux capture-pane -p`."""
+
+    name = "plain tmux"
+    KEYS = {"enter": "Enter", "tab": "Tab", "escape": "Escape", "space": "Space", "down": "Down", "up": "Up"}
+
+    # Seconds between the keys of a step and the look at the screen.
+    PAUSE = 1.0
+
+    def open(self, shell="bash", name="", environment=None, **_):
+        session = name or f"t{self.server.calls}"
+        variables = [word for item in (environment or {}).items() for word in ("-e", "=".join(item))]
+        self.server.tmux("new-session", "-d", "-s", session, "-x", "120", "-y", "40", *variables, shell)
+        time.sleep(self.PAUSE)
+        self.server.returned("", self.PAUSE)
+        return session
+
+    def step(self, session, *keys, text=""):
+        if text:
+            self.server.tmux("send-keys", "-t", session, "-l", text)
+        if keys:
+            self.server.tmux("send-keys", "-t", session, *keys)
+        return self.screen(session)
+
+    def screen(self, session, **_):
+        time.sleep(self.PAUSE)
+        # capture-pane pads the screen with empty rows, which a shell's reader drops.
+        return self.server.returned(self.server.tmux("capture-pane", "-p", "-t", session).rstrip(), self.PAUSE)
+
+    def say(self, session, text, expect=None, until="prompt", timeout=10, **_):
+        return self.look(session, self.step(session, "Enter", text=text), expect, timeout)
+
+    def look(self, session, reply, expect, timeout):
+        end = time.monotonic() + timeout
+        while expect is not None and not re.search(expect, reply["screen_content"]) and time.monotonic() < end:
+            reply = self.screen(session)
+        return self.seen(reply, expect)
+
+    def type(self, session, text):
+        return self.step(session, "Enter", text=text)
+
+    def match(self, session, text, pattern, timeout=10):
+        return list(re.search(pattern, self.say(session, text, pattern, timeout=timeout)["screen_content"]).groups())
+
+    def wait(self, session, pattern, timeout=30, **_):
+        reply = self.look(session, self.screen(session), pattern, timeout)
+        return {**reply, "match_text": re.search(pattern, reply["screen_content"]).group()}
+
+    def keys(self, session, *names, text="", expect=None):
+        named = [f"C-{name[-1]}" if name.startswith("ctrl-") else self.KEYS.get(name, name.upper()) for name in names]
+        return self.seen(self.step(session, *named, text=text), expect)
+
+    def put(self, path, content):
+        write(path, content)
+        self.server.returned("", 0.0)
+
+    def run(self, command, session=None, **_):
+        if session:
+            return self.say(session, command)
+        began = time.monotonic()
+        run = subprocess.run(["bash", "-c", command], env=self.server.environment, cwd=self.server.folder,
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return self.server.returned(run.stdout + run.stderr, time.monotonic() - began) | {"exit_code": run.returncode}
+
+    def close(self, session):
+        self.server.tmux("kill-session", "-t", session)
+        self.server.returned("", 0.0)
+
+
 JOBS = []
 
 
@@ -1653,7 +1749,8 @@ def measured(hand_type, command, wanted, environment, client):
         os.chmod(runtime, 0o700)
         write(f"{home}/.bashrc", "PS1='$ '\n")
         own = {**environment, "HOME": home, "XDG_RUNTIME_DIR": runtime, "XDG_STATE_HOME": f"{home}/state"}
-        server = Server(command, own, home, hand_type.wraps, client)
+        kind = TmuxServer if hand_type is Tmux else Server
+        server = kind(command, own, home, hand_type.wraps, client)
         why = ""
         try:
             do(hand_type(server), home)
@@ -1677,6 +1774,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--steplatch", required=True)
     arguments.add_argument("--peer")
+    arguments.add_argument("--tmux", action="store_true", help="also with tmux in an agent's own shell")
     arguments.add_argument("--client", default="jobs", help="name of the client, which decides the form of replies")
     arguments.add_argument("--only", type=int, nargs="*", help="numbers of jobs")
     given = arguments.parse_args()
@@ -1686,6 +1784,8 @@ def main():
     servers = [(Ours, [given.steplatch, "mcp"])]
     if given.peer:
         servers.append((SixTools, [given.peer]))
+    if given.tmux:
+        servers.append((Tmux, ["tmux", "-L", f"jobs{os.getpid()}", "-f", "/dev/null"]))
     failed = stuck_waits = 0
     for hand_type, command in servers:
         print(f"\n{hand_type.name}\n  # job                                                       done calls seconds   bytes stuck")

@@ -61,11 +61,11 @@ export function lockedRuns(lists) {
 }
 
 /**
- * Returns the number of questions that wait for a person, including locked ones and those for a password.
+ * Returns the number of questions that wait for a person, including locked ones, those for a password and those of AI agents.
  * @param {Lists} lists
  */
 export function waitingForPeople(lists) {
-  return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length + passwordTerminals(lists).length;
+  return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length + passwordTerminals(lists).length + askingAgents(lists).length;
 }
 
 /** The time that a failed run stays in the inbox, in milliseconds. */
@@ -90,6 +90,11 @@ export function failedRuns(lists, now, count) {
  */
 export function passwordTerminals(lists) {
   return lists.terminals.filter((terminal) => (terminal.password || terminal.secret_request) && terminal.state !== "exited");
+}
+
+/** Returns the terminals with an AI agent that asks for a decision. @param {Lists} lists */
+export function askingAgents(lists) {
+  return askingTerminals(lists).filter((terminal) => terminal.agent_activity);
 }
 
 /**

@@ -252,7 +252,9 @@ class TmuxServer:
     """A server of tmux with the counters of an MCP server. A call is one command of an agent's own shell."""
 
     def __init__(self, command, environment, folder, *_):
-        self.command, self.environment, self.folder = command, environment, folder
+        # Each has a socket of its own: the last server may still be ending.
+        self.command = [*command, "-L", os.path.basename(folder), "-f", "/dev/null"]
+        self.environment, self.folder = environment, folder
         self.calls = self.bytes = self.stuck = 0
         self.seconds = 0.0
 
@@ -287,7 +289,7 @@ class Tmux(Ours):
     def open(self, shell="bash", name="", environment=None, **_):
         session = name or f"t{self.server.calls}"
         variables = [word for item in (environment or {}).items() for word in ("-e", "=".join(item))]
-        self.server.tmux("new-session", "-d", "-s", session, "-x", "120", "-y", "40", *variables, shell)
+        self.server.tmux("new-session", "-d", "-s", session, "-x", "120", "-y", "40", "-c", self.server.folder, *variables, shell)
         time.sleep(self.PAUSE)
         self.server.returned("", self.PAUSE)
         return session
@@ -1785,7 +1787,7 @@ def main():
     if given.peer:
         servers.append((SixTools, [given.peer]))
     if given.tmux:
-        servers.append((Tmux, ["tmux", "-L", f"jobs{os.getpid()}", "-f", "/dev/null"]))
+        servers.append((Tmux, ["tmux"]))
     failed = stuck_waits = 0
     for hand_type, command in servers:
         print(f"\n{hand_type.name}\n  # job                                                       done calls seconds   bytes stuck")

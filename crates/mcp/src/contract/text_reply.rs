@@ -24,8 +24,10 @@ const OMITTED_FIELDS: [&str; 10] = [
 ];
 
 /// Flags that are false in ordinary replies.
-const USUALLY_FALSE: [&str; 6] =
-    ["alternate_screen", "awaiting_input", "misread", "timed_out", "timeout_occurred", "truncated"];
+const USUALLY_FALSE: [&str; 5] = ["alternate_screen", "awaiting_input", "misread", "timed_out", "truncated"];
+
+/// Fields whose emptiness says something: nothing was found, matched or listed.
+const MEANINGFUL_IF_EMPTY: [&str; 6] = ["match_text", "matches", "remotes", "runs", "sessions", "workflows"];
 
 /// Formats a reply. `is_error` is the flag of the protocol.
 pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, reply: &Map<String, Value>) -> String {
@@ -44,6 +46,9 @@ pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, reply
             fields.insert(name.clone(), shorten(name, value));
         }
     }
+    if fields.is_empty() {
+        fields.extend(reply.get("success").map(|success| ("success".to_owned(), success.clone())));
+    }
     Value::Object(fields).to_string()
 }
 
@@ -57,8 +62,8 @@ fn is_news(
 ) -> bool {
     let has = |name: &str| reply.get(name).is_some_and(|value| !value.is_null());
     match name {
-        // A run has a status.
-        "success" => *value == false && !is_error && !has("status"),
+        // The status of a run says whether it succeeded, but not whether an action on it was refused.
+        "success" => *value == false && !is_error && !(has("status") && (!has("error") || has_ended(reply))),
         "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty(value),
         "screen_part" => value != "new",
         "busy" => !matches!(
@@ -67,10 +72,17 @@ fn is_news(
         ),
         // A match, or the end of the wait by another condition, which `reason` names.
         "offset" => !has("reason"),
+        "process_running" => *value == false,
+        "timeout_occurred" => *value == true && !has("reason"),
         _ if OMITTED_FIELDS.contains(&name) => false,
         _ if USUALLY_FALSE.contains(&name) => *value == true,
+        _ if MEANINGFUL_IF_EMPTY.contains(&name) => !value.is_null(),
         _ => !is_empty(value),
     }
+}
+
+fn has_ended(reply: &Map<String, Value>) -> bool {
+    matches!(reply.get("status").and_then(Value::as_str), Some("failed" | "cancelled"))
 }
 
 /// Returns whether the call named the value: the client knows which terminal, run or workflow it meant.
@@ -109,6 +121,15 @@ fn shorten(name: &str, value: &Value) -> Value {
                 other => other.clone(),
             };
             entries.iter().map(shorten_entry).collect()
+        }
+        ("runs" | "sessions" | "workflows", Value::Array(items)) => {
+            let without_nulls = |item: &Value| match item {
+                Value::Object(item) => {
+                    Value::Object(item.iter().filter(|(_, value)| !value.is_null()).map(to_owned_field).collect())
+                }
+                other => other.clone(),
+            };
+            items.iter().map(without_nulls).collect()
         }
         ("pending_gate", Value::Object(gate)) => {
             Value::Object(gate.iter().filter(|(_, value)| !is_empty(value)).map(to_owned_field).collect())
@@ -177,6 +198,34 @@ mod tests {
                 json!({"success": false, "run_id": "run_1", "status": "waiting",
                     "pending_gate": {"gate_id": "g", "prompt": "Go?", "choices": [], "form": null}}),
                 r#"{"status":"waiting","pending_gate":{"gate_id":"g","prompt":"Go?"}}"#,
+            ),
+            // A refused answer is not read as the state of the run.
+            (
+                json!({"run_id": "run_1", "answer": "yes"}),
+                json!({"success": false, "run_id": "run_1", "status": "running", "error": "It was answered"}),
+                r#"{"success":false,"status":"running","error":"It was answered"}"#,
+            ),
+            (
+                json!({"run_id": "run_1"}),
+                json!({"success": false, "run_id": "run_1", "status": "failed", "error": "It broke"}),
+                r#"{"status":"failed","error":"It broke"}"#,
+            ),
+            // Nothing that was found is said.
+            (
+                json!({"session_id": "term_1", "search": "x"}),
+                json!({"success": true, "session_id": "term_1", "process_running": true, "matches": []}),
+                r#"{"matches":[]}"#,
+            ),
+            (
+                json!({}),
+                json!({"success": true, "runs": [{"run_id": "run_1", "result": "", "error": null}], "workflows": []}),
+                r#"{"runs":[{"run_id":"run_1","result":""}],"workflows":[]}"#,
+            ),
+            (json!({"session_id": "term_1"}), json!({"success": true, "session_id": "term_1"}), r#"{"success":true}"#),
+            (
+                typed,
+                json!({"success": true, "session_id": "term_1", "screen_content": "", "reason": "timeout", "timeout_occurred": true}),
+                r#"{"screen_content":"","reason":"timeout"}"#,
             ),
         ] {
             assert_eq!(format(arguments, false, reply), expected);

@@ -66,6 +66,12 @@ fn is_news(
         "success" => *value == false && !is_error && !(has("status") && (!has("error") || has_ended(reply))),
         "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty(value),
         "screen_part" => value != "new",
+        // The exit code of a command is known at the next prompt only.
+        "waited" => {
+            !(value["reason"] == "prompt"
+                && value.as_object().is_some_and(|waited| waited.len() == 1)
+                && has("exit_code"))
+        }
         "busy" => !matches!(
             reply.get("waited").and_then(|waited| waited["reason"].as_str()),
             Some("exit" | "input" | "prompt")
@@ -160,7 +166,7 @@ mod tests {
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "ok\n$", "waited": {"reason": "prompt"},
                     "screen_part": "new", "exit_code": 0}),
-                r#"{"screen_content":"ok\n$","waited":"prompt","exit_code":0}"#,
+                r#"{"screen_content":"ok\n$","exit_code":0}"#,
             ),
             (
                 typed.clone(),

@@ -3,7 +3,7 @@
 //! The scripts in `clients` contain the steps and the expectations; this file provides the program, its own daemon, and
 //! an empty home.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use steplatch_testkit::Home;
 
 use crate::clients;
@@ -67,7 +67,10 @@ fn inspector_has_no_complaints_in_either_era() {
         assert_eq!(reply["structuredContent"]["total_sessions"], 0, "{reply}");
         let templates = inspect(&["--method", "resources/templates/list"]);
         assert_eq!(templates["resourceTemplates"].as_array().unwrap().len(), 5);
-        assert_eq!(inspect(&["--method", "resources/list"])["resources"], json!([]));
+        let resources = inspect(&["--method", "resources/list"]);
+        let uris: Vec<&Value> =
+            resources["resources"].as_array().unwrap().iter().map(|resource| &resource["uri"]).collect();
+        assert_eq!(uris, ["skill://steplatch/SKILL.md"], "{resources}");
         assert_eq!(inspect(&["--method", "prompts/list"])["prompts"].as_array().unwrap().len(), 2);
         let prompt = ["--method", "prompts/get", "--prompt-name", "author_workflow", "--prompt-args", "goal=Release"];
         assert!(inspect(&prompt)["messages"][0]["content"]["text"].as_str().unwrap().contains("Release"));

@@ -134,9 +134,9 @@ fn inspector_has_no_complaints_in_either_era() {
         let tools =
             clients::inspect_server(&server.home, &server_arguments, era, &["--method", "tools/list", "--strict"]);
         assert!(tools["tools"].as_array().unwrap().len() > 10);
-        let list = ["--method", "tools/call", "--tool-name", "list_runs"];
+        let list = ["--method", "tools/call", "--tool-name", "list_terminal_sessions"];
         let reply = clients::inspect_server(&server.home, &server_arguments, era, &list);
-        assert_eq!(reply["structuredContent"]["runs"], json!([]), "{reply}");
+        assert_eq!(reply["structuredContent"]["sessions"], json!([]), "{reply}");
     }
 }
 

@@ -9,7 +9,7 @@ mod standalone;
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use steplatch_protocol::{ContractVariable, SkillName, describe_arguments, plain_text, table_cell};
+use steplatch_protocol::{ContractVariable, SkillName, describe_arguments, describe_gates, plain_text, table_cell};
 use steplatch_workflow::{Definition, State, tool};
 
 pub(crate) use standalone::{NotStandalone, called_workflows, include_called};
@@ -151,24 +151,13 @@ impl Skill<'_> {
     fn write_gates(&self, text: &mut String) {
         let Some(machine) = self.machine else { return };
         let gates = machine.states().iter().filter(|state| state.action().tool() == tool::GATE);
-        let rows: Vec<String> = gates
-            .map(|state| {
-                let params = state.action().params();
-                let param = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
-                let choices = params.get("choices").and_then(Value::as_array).into_iter().flatten();
-                let choices: Vec<&str> = choices.filter_map(Value::as_str).collect();
-                let answerer = if param("answered_by") == "human" { "a person only" } else { "a person or an agent" };
-                format!("| {} | {} | {answerer} |", table_cell(param("prompt")), table_cell(&choices.join(", ")))
-            })
-            .collect();
-        if rows.is_empty() {
-            return;
+        if let Some(table) = describe_gates(gates.map(|state| state.action().params())) {
+            let _ = writeln!(
+                text,
+                "\n## Questions\n\nThe run waits at each of these until it is answered (`steplatch gates answer`).\n\n{}",
+                table.trim_end()
+            );
         }
-        let _ = writeln!(
-            text,
-            "\n## Questions\n\nThe run waits at each of these until it is answered (`steplatch gates answer`).\n"
-        );
-        let _ = writeln!(text, "| question | answers | who |\n|---|---|---|\n{}", rows.join("\n"));
     }
 
     /// Describes the requirements of a run in a sentence.

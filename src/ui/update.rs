@@ -461,7 +461,7 @@ fn refuse_secret(model: &mut Model, terminal: &str) -> Vec<Effect> {
         return Vec::new();
     };
     let who = print::visible(request.requested_by.as_deref().unwrap_or("an agent"));
-    let question = format!("Refuse the password for {}? {who} is told", terminal_name(model, terminal));
+    let question = format!("Refuse the password for {}? {who} is notified", terminal_name(model, terminal));
     let verb = EnterSecret { session_id: terminal.to_owned(), ..EnterSecret::default() };
     confirm(model, question, &CONFIRMING_KEYS, Effect::EnterSecret(Box::new(verb)))
 }

@@ -114,7 +114,7 @@ fn more_tools_lists_describes_and_calls_the_others() {
     let put = json!({"path": file, "content": "hello"});
     let reply = agent.call_tool("more_tools", json!({"tool": "put_file", "arguments": put}));
     assert_eq!((&reply["success"], std::fs::read_to_string(&file).unwrap().as_str()), (&json!(true), "hello"));
-    // A listed tool may be called as well, and one that is not listed by its own name.
+    // `more_tools` also calls listed tools. An unlisted tool is also callable under its own name.
     let run = json!({"tool": "run_command", "arguments": {"command": "echo hi"}});
     assert_eq!(agent.call_tool("more_tools", run)["output"], "hi\n");
     assert_eq!(agent.call_tool("get_file", json!({"path": file}))["content"], "hello");
@@ -145,7 +145,7 @@ fn known_client_receives_one_short_text() {
     assert_eq!(text, r#"{"screen_content":"echo hi\nhi\n%","waited":"input"}"#);
     let (error, is_error) = call_for_text(&agent, "get_screen_content", json!({"session_id": "term_none"}));
     assert!(is_error && error.starts_with("Session 'term_none' not found"), "{error}");
-    // A client that asks for every field receives them, like one that is not known.
+    // Full replies: for `detail: "full"`, and for unknown clients.
     let machine = json!({"name": "empty", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
     let run = json!({"workflow_definition": machine, "save_on_success": false, "detail": "full"});
     let reply = agent.call_tool("run_workflow", run.clone());

@@ -109,14 +109,13 @@ impl Contract {
         match step.await {
             Ok(Some((GateStep::Reply(mut data), warnings))) => {
                 remove_redundant_fields(verb, arguments.as_ref(), &mut data);
-                let mut result = tool_result(verb, data, warnings);
-                if ClientTraits::by_name(call.client.name().as_deref()).reads_text
-                    && !wants_all_fields(arguments.as_ref())
-                {
+                let reads_text = ClientTraits::by_name(call.client.name().as_deref()).reads_text;
+                let form = match reads_text && !wants_all_fields(arguments.as_ref()) {
                     // The arguments of a workflow may have the names of fields.
-                    replace_structured_content(&mut result, arguments.as_ref().filter(|_| verb != CallTool::NAME));
-                }
-                Outcome::Done(ToolReply::Result(result))
+                    true => ReplyForm::Text(arguments.as_ref().filter(|_| verb != CallTool::NAME)),
+                    false => ReplyForm::Structured,
+                };
+                Outcome::Done(ToolReply::Result(tool_result(verb, data, warnings, form)))
             }
             Ok(Some((GateStep::InputRequired(questions), _))) => Outcome::InputRequired(questions),
             Ok(None) => {
@@ -231,8 +230,17 @@ fn error_result(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(error)])
 }
 
+/// The form of a tool result.
+#[derive(Debug, Clone, Copy)]
+enum ReplyForm<'a> {
+    /// Every field, as structured content and as JSON in the text.
+    Structured,
+    /// A short text for the client's model, which knows these arguments of the call.
+    Text(Option<&'a JsonObject>),
+}
+
 /// Returns a reply as a tool result.
-fn structured_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+fn formatted_result(form: ReplyForm<'_>, is_error: bool, mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let mut image = None;
     if let Value::Object(fields) = &mut data {
         image = fields.remove(PNG_FIELD);
@@ -244,11 +252,17 @@ fn structured_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
             }
         }
     }
-    let mut result = CallToolResult::structured(data);
+    let mut result = match (form, data) {
+        (ReplyForm::Text(arguments), Value::Object(reply)) => {
+            CallToolResult::success(vec![ContentBlock::text(text_reply::format_reply(arguments, is_error, reply))])
+        }
+        (_, data) => CallToolResult::structured(data),
+    };
     if let Some(Value::String(png)) = image {
         // As text, an image would cost a hundred thousand tokens and be useless to an agent.
         result.content.push(ContentBlock::image(png, "image/png"));
     }
+    result.is_error = Some(is_error);
     result
 }
 
@@ -257,24 +271,12 @@ fn wants_all_fields(arguments: Option<&JsonObject>) -> bool {
     arguments.is_some_and(|arguments| arguments.get("detail").is_some_and(|detail| detail == "full"))
 }
 
-/// Replaces the structured content and its copy in the text by a short text for the client's model.
-fn replace_structured_content(result: &mut CallToolResult, arguments: Option<&JsonObject>) {
-    if let Some(Value::Object(reply)) = result.structured_content.take() {
-        let text = text_reply::format_reply(arguments, result.is_error == Some(true), &reply);
-        // The first block is the copy; an image may follow.
-        result.content[0] = ContentBlock::text(text);
-    }
-}
-
 /// Returns the tool result of a reply, according to the verb.
-fn tool_result(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
-    if verb == CallTool::NAME {
-        return workflow_result(data, warnings);
+fn tool_result(verb: &str, data: Value, warnings: Vec<String>, form: ReplyForm<'_>) -> CallToolResult {
+    match verb == CallTool::NAME {
+        true => workflow_result(data, warnings, form),
+        false => formatted_result(form, is_failed_action(verb, &data), data, warnings),
     }
-    let is_error = is_failed_action(verb, &data);
-    let mut result = structured_result(data, warnings);
-    result.is_error = Some(is_error);
-    result
 }
 
 /// Returns whether a reply reports a failed action on a terminal. A command that still runs, or a wait that timed out,
@@ -295,7 +297,7 @@ fn is_failed_action(verb: &str, data: &Value) -> bool {
 /// Returns the result of a workflow called as a tool. A failed run is a failed tool call; a running or cancelled one is
 /// not. Moves the result of a remote service's run to the fields of the local run, where the service's users
 /// expect it.
-fn workflow_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+fn workflow_result(mut data: Value, warnings: Vec<String>, form: ReplyForm<'_>) -> CallToolResult {
     let is_error = data["status"] == "failed";
     let is_remote_result =
         |result: &Value| result.get("correlationId").is_some() && result.get("originalWorkflowId").is_some();
@@ -305,9 +307,7 @@ fn workflow_result(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     {
         fields.extend(result);
     }
-    let mut result = structured_result(data, warnings);
-    result.is_error = Some(is_error);
-    result
+    formatted_result(form, is_error, data, warnings)
 }
 
 fn identity() -> Implementation {
@@ -373,7 +373,10 @@ impl ServerBackend for Contract {
         if starts_run && call.client.supports_tasks() && matches!(call.round.input, ClientInput::Nothing) {
             return match tasks::start_task(verb, params, &self.daemon_for_client(&call.client)).await {
                 Ok(Ok(task)) => Outcome::Done(ToolReply::Task(task)),
-                Ok(Err((reply, warnings))) => Outcome::Done(ToolReply::Result(tool_result(verb, reply, warnings))),
+                Ok(Err((reply, warnings))) => {
+                    let result = tool_result(verb, reply, warnings, ReplyForm::Structured);
+                    Outcome::Done(ToolReply::Result(result))
+                }
                 Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
             };
         }
@@ -455,7 +458,11 @@ mod tests {
         for (status, is_error) in
             [("running", false), ("waiting", false), ("completed", false), ("cancelled", false), ("failed", true)]
         {
-            let result = workflow_result(json!({"success": status == "completed", "status": status}), Vec::new());
+            let result = workflow_result(
+                json!({"success": status == "completed", "status": status}),
+                Vec::new(),
+                ReplyForm::Structured,
+            );
             assert_eq!(result.is_error, Some(is_error), "{status}");
         }
     }

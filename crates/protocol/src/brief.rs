@@ -170,7 +170,9 @@ fn short_variables(variables: Map<String, Value>) -> Map<String, Value> {
     )
 }
 
-fn is_empty_value(value: &Value) -> bool {
+/// Returns whether a value is null, or a text, list or object without content.
+#[must_use]
+pub fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

@@ -43,6 +43,7 @@ mod verb;
 mod visible;
 
 pub use arguments::{InvalidArguments, ParsedVerb, check, is_wrapped, read, unwrapped};
+pub use brief::is_empty_value;
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE_BYTES};
 pub use connect::{ConnectError, StartError, Starter, connect, connect_or_start};
@@ -53,7 +54,7 @@ pub use paths::{DaemonPaths, DaemonRecord, NotPrivate, ensure_private};
 pub use reconnecting_client::{AskError, ReconnectingClient, RetryPolicy};
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
-pub use skill::{InvalidSkillName, SkillName, describe_arguments, plain_text, table_cell};
+pub use skill::{InvalidSkillName, SkillName, describe_arguments, describe_gates, plain_text, table_cell};
 pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
 pub use visible::{is_format, visible, with_collapsed_blanks};
 

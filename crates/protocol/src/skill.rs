@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
+use serde_json::{Map, Value};
+
 use crate::ContractVariable;
 
 /// Maximum length of a name.
@@ -125,6 +127,21 @@ pub fn describe_arguments(arguments: &[ContractVariable]) -> String {
         let _ = writeln!(text, "| `{}` | {} | {description} |", argument.name, facts.join(", "));
     }
     text
+}
+
+/// Formats gates as a table in Markdown, from the parameters of their states. `None` without gates.
+#[must_use]
+pub fn describe_gates<'p>(gates: impl Iterator<Item = &'p Map<String, Value>>) -> Option<String> {
+    let rows: String = gates
+        .map(|params| {
+            let param = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+            let choices = params.get("choices").and_then(Value::as_array).into_iter().flatten();
+            let choices: Vec<&str> = choices.filter_map(Value::as_str).collect();
+            let answerer = if param("answered_by") == "human" { "a person only" } else { "a person or an agent" };
+            format!("| {} | {} | {answerer} |\n", table_cell(param("prompt")), table_cell(&choices.join(", ")))
+        })
+        .collect();
+    (!rows.is_empty()).then(|| format!("| question | answers | who |\n|---|---|---|\n{rows}"))
 }
 
 #[cfg(test)]

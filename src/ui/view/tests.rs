@@ -971,7 +971,7 @@ fn password_is_typed_hidden_for_the_shown_program_only() {
 fn request_for_a_password_is_refused_after_a_confirmation() {
     let mut desk = desk_with_asking_programs();
     assert!(desk.press(&[Key::Char('r')]).is_empty());
-    assert!(desk.screen().contains("Refuse the password for deploy? claude is told"), "{}", desk.screen());
+    assert!(desk.screen().contains("Refuse the password for deploy? claude is notified"), "{}", desk.screen());
     desk.advance(Duration::from_secs(1));
     match desk.press(&[Key::Enter]).as_slice() {
         [Effect::EnterSecret(verb)] => assert!(verb.secret.is_none() && verb.session_id == "term_pppp"),

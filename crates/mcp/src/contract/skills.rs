@@ -4,7 +4,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, DescribeWorkflow, DescribeWorkflowReply, ListTools, ReconnectingClient, SkillName, ToolInfo, ToolScope,
-    describe_arguments, plain_text, table_cell,
+    describe_arguments, describe_gates, plain_text,
 };
 
 use super::{more_tools, tools};
@@ -107,7 +107,7 @@ fn package_workflow(name: SkillName, workflow: &str, described: &DescribeWorkflo
             body.push_str("\nNever ask for a secret and never write one down: a person supplies it.\n");
         }
     }
-    body.push_str(&describe_questions(described.definition.as_ref()));
+    body.extend(described.definition.as_ref().and_then(describe_questions));
     let package = |body: &str| SkillPackage::new(name.clone(), &description, body);
     match (&described.definition, &described.source) {
         (Some(definition), _) => {
@@ -124,27 +124,14 @@ fn package_workflow(name: SkillName, workflow: &str, described: &DescribeWorkflo
 }
 
 /// Describes the gates of a machine.
-fn describe_questions(definition: Option<&Value>) -> String {
-    let states = definition.and_then(|definition| definition["states"].as_object());
-    let gates = states.into_iter().flatten().filter(|(_, state)| state["action"]["tool"] == "gate");
-    let rows: Vec<String> = gates
-        .map(|(_, state)| {
-            let params = &state["action"]["params"];
-            let choices = params["choices"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let choices = choices.collect::<Vec<_>>().join(", ");
-            let answerer = if params["answered_by"] == "human" { "a person only" } else { "a person or an agent" };
-            let prompt = table_cell(params["prompt"].as_str().unwrap_or_default());
-            format!("| {prompt} | {} | {answerer} |\n", table_cell(&choices))
-        })
-        .collect();
-    match rows.is_empty() {
-        true => String::new(),
-        false => format!(
-            "\n## Questions\n\nThe run waits at each until it is answered. A person answers with `steplatch gates answer` or on the \
-             page; `decide` answers what an agent may.\n\n| question | answers | who |\n|---|---|---|\n{}",
-            rows.concat()
-        ),
-    }
+fn describe_questions(definition: &Value) -> Option<String> {
+    let states = definition["states"].as_object()?;
+    let gates = states.values().filter(|state| state["action"]["tool"] == "gate");
+    let table = describe_gates(gates.filter_map(|state| state["action"]["params"].as_object()))?;
+    Some(format!(
+        "\n## Questions\n\nThe run waits at each until it is answered. A person answers with `steplatch gates answer` or on the \
+         page; `decide` answers what an agent may.\n\n{table}"
+    ))
 }
 
 /// Returns the skill about the terminals: the instructions of the server, and the tools outside the core.

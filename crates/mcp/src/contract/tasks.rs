@@ -21,7 +21,7 @@ use steplatch_protocol::{
 
 use super::gates::dialog::NoDialog;
 use super::gates::{DialogOutcome, Elicitor, MAX_ATTEMPTS, Rejection, dialog, submit_answer, where_to_answer};
-use super::structured_result;
+use super::{ReplyForm, formatted_result};
 use crate::offer::ClientContext;
 
 /// Minimum poll interval for clients, in milliseconds.
@@ -152,8 +152,7 @@ impl Elicitor {
                 let params = serde_json::json!({ "run_id": run_id, "detail": RunDetail::Brief });
                 let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
                 let is_failed = run.state == "failed";
-                let mut result = structured_result(reply, warnings);
-                result.is_error = Some(is_failed);
+                let result = formatted_result(ReplyForm::Structured, is_failed, reply, warnings);
                 let result = match serde_json::to_value(result) {
                     Ok(Value::Object(result)) => result,
                     other => unreachable!("the result of a tool is an object, not {other:?}"),

@@ -5,6 +5,7 @@
 
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
+use steplatch_protocol::is_empty_value;
 
 /// Fields that come first, because some clients cut long replies.
 const TEXT_FIELDS: [&str; 4] = ["screen_content", "output", "content", "result"];
@@ -30,24 +31,29 @@ const USUALLY_FALSE: [&str; 5] = ["alternate_screen", "awaiting_input", "misread
 const MEANINGFUL_IF_EMPTY: [&str; 6] = ["match_text", "matches", "remotes", "runs", "sessions", "workflows"];
 
 /// Formats a reply. `is_error` is the flag of the protocol.
-pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, reply: &Map<String, Value>) -> String {
+pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, mut reply: Map<String, Value>) -> String {
     if is_error && let Some(Value::String(error)) = reply.get("error") {
         let is_known = |name: &str| matches!(name, "error" | "success") || is_given(arguments, name);
-        if reply.iter().all(|(name, value)| is_known(name) || is_empty(value) || *value == false) {
+        if reply.iter().all(|(name, value)| is_known(name) || is_empty_value(value) || *value == false) {
             return error.clone();
         }
     }
+    // Decide with the whole reply: some fields repeat others.
+    let is_news: Vec<bool> =
+        reply.iter().map(|(name, value)| is_news(name, value, arguments, is_error, &reply)).collect();
+    let mut is_news = is_news.into_iter();
+    let success = reply.get("success").cloned();
+    reply.retain(|_, _| is_news.next() == Some(true));
     let mut fields = Map::new();
     for name in TEXT_FIELDS {
-        fields.extend(reply.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone())));
+        fields.extend(reply.shift_remove(name).map(|value| (name.to_owned(), value)));
     }
-    for (name, value) in reply {
-        if !TEXT_FIELDS.contains(&name.as_str()) && is_news(name, value, arguments, is_error, reply) {
-            fields.insert(name.clone(), shorten(name, value));
-        }
-    }
+    fields.extend(reply.into_iter().map(|(name, value)| {
+        let value = shorten(&name, value);
+        (name, value)
+    }));
     if fields.is_empty() {
-        fields.extend(reply.get("success").map(|success| ("success".to_owned(), success.clone())));
+        fields.extend(success.map(|success| ("success".to_owned(), success)));
     }
     Value::Object(fields).to_string()
 }
@@ -62,9 +68,10 @@ fn is_news(
 ) -> bool {
     let has = |name: &str| reply.get(name).is_some_and(|value| !value.is_null());
     match name {
+        _ if TEXT_FIELDS.contains(&name) => !value.is_null(),
         // The status of a run says whether it succeeded, but not whether an action on it was refused.
         "success" => *value == false && !is_error && !(has("status") && (!has("error") || has_ended(reply))),
-        "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty(value),
+        "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty_value(value),
         "screen_part" => value != "new",
         // The exit code of a command is known at the next prompt only.
         "waited" => {
@@ -83,7 +90,7 @@ fn is_news(
         _ if OMITTED_FIELDS.contains(&name) => false,
         _ if USUALLY_FALSE.contains(&name) => *value == true,
         _ if MEANINGFUL_IF_EMPTY.contains(&name) => !value.is_null(),
-        _ => !is_empty(value),
+        _ => !is_empty_value(value),
     }
 }
 
@@ -98,54 +105,29 @@ fn is_given(arguments: Option<&JsonObject>, name: &str) -> bool {
     })
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
 /// Shortens the value of a field.
-fn shorten(name: &str, value: &Value) -> Value {
-    match (name, value) {
+fn shorten(name: &str, mut value: Value) -> Value {
+    match (name, &mut value) {
         ("waited", Value::Object(waited)) => {
-            let news: Map<_, _> = waited.iter().filter(|(_, value)| !is_empty(value)).map(to_owned_field).collect();
-            match news.get("reason") {
-                Some(reason) if news.len() == 1 => reason.clone(),
-                _ => Value::Object(news),
+            waited.retain(|_, value| !is_empty_value(value));
+            if waited.len() == 1
+                && let Some(reason) = waited.get_mut("reason")
+            {
+                return reason.take();
             }
         }
         ("execution_log", Value::Array(entries)) => {
-            let shorten_entry = |entry: &Value| match entry {
-                Value::Object(entry) => {
-                    let news = entry.iter().filter(|(name, _)| *name != "elapsed_time");
-                    Value::Object(news.map(to_owned_field).collect())
-                }
-                other => other.clone(),
-            };
-            entries.iter().map(shorten_entry).collect()
+            entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| {
+                entry.shift_remove("elapsed_time");
+            });
         }
         ("runs" | "sessions" | "workflows", Value::Array(items)) => {
-            let without_nulls = |item: &Value| match item {
-                Value::Object(item) => {
-                    Value::Object(item.iter().filter(|(_, value)| !value.is_null()).map(to_owned_field).collect())
-                }
-                other => other.clone(),
-            };
-            items.iter().map(without_nulls).collect()
+            items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| item.retain(|_, value| !value.is_null()));
         }
-        ("pending_gate", Value::Object(gate)) => {
-            Value::Object(gate.iter().filter(|(_, value)| !is_empty(value)).map(to_owned_field).collect())
-        }
-        _ => value.clone(),
+        ("pending_gate", Value::Object(gate)) => gate.retain(|_, value| !is_empty_value(value)),
+        _ => {}
     }
-}
-
-fn to_owned_field((name, value): (&String, &Value)) -> (String, Value) {
-    (name.clone(), value.clone())
+    value
 }
 
 #[cfg(test)]
@@ -155,7 +137,7 @@ mod tests {
     use super::*;
 
     fn format(arguments: Value, is_error: bool, reply: Value) -> String {
-        format_reply(arguments.as_object(), is_error, reply.as_object().unwrap())
+        format_reply(arguments.as_object(), is_error, reply.as_object().unwrap().clone())
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn known_client_receives_one_short_text() {
 
 #[test]
 fn proven_workflow_is_a_skill_whose_files_have_their_digests() {
-    let home = Home::new(STEPLATCH);
+    let mut home = Home::new(STEPLATCH);
     let agent = Agent::with_era(Era::Stateless, &home);
     let skills = |agent: &Agent| agent.send_request("skills/list", json!({}))["result"]["skills"].clone();
     assert_eq!(skills(&agent).as_array().unwrap().len(), 1);
@@ -179,6 +179,15 @@ fn proven_workflow_is_a_skill_whose_files_have_their_digests() {
     }
     let got = agent.send_request("skills/get", json!({"uri": skill["uri"]}));
     assert_eq!(&got["result"]["skill"], skill);
+    // Offered as a tool of its own, the workflow is also called through more_tools.
+    let tool = json!({"tool": "workflow_say_hello", "arguments": {"WHO": "bo"}});
+    let (error, is_error) = call_for_text(&agent, "more_tools", tool.clone());
+    assert!(is_error && error.contains("there is no tool 'workflow_say_hello'"), "{error}");
     let gone = agent.send_request("skills/get", json!({"uri": "skill://nothing/SKILL.md"}));
     assert_eq!(gone["error"]["code"], -32602, "{gone}");
+    drop(agent);
+    home.run(&["daemon", "stop"]).expect_success();
+    home.set("STEPLATCH_TOOLS_LIBRARY", "true");
+    let reply = Agent::with_era(Era::Stateless, &home).call_tool("more_tools", tool);
+    assert_eq!(reply["status"], "completed", "{reply}");
 }

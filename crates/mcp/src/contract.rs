@@ -59,7 +59,7 @@ d. status=waiting means that pending_gate asks something: decide answers it, if 
 where a person does. cancel_run ends a run.
 e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
 describe_workflow lists its arguments. Some workflows, also of remote services, are tools themselves: workflow_*.
-A tool that your list lacks is called through more_tools. Terminals and runs are resources: terminal://ID/screen, run://ID.";
+If your list has more_tools, it calls the others. Terminals and runs are resources: terminal://ID/screen, run://ID.";
 
 /// Lifetime of the list of skills in a client's cache, in milliseconds.
 const SKILLS_TTL_MS: u64 = 5_000;
@@ -109,12 +109,7 @@ impl Contract {
         match step.await {
             Ok(Some((GateStep::Reply(mut data), warnings))) => {
                 remove_redundant_fields(verb, arguments.as_ref(), &mut data);
-                let reads_text = ClientTraits::by_name(call.client.name().as_deref()).reads_text;
-                let form = match reads_text && !wants_all_fields(arguments.as_ref()) {
-                    // The arguments of a workflow may have the names of fields.
-                    true => ReplyForm::Text(arguments.as_ref().filter(|_| verb != CallTool::NAME)),
-                    false => ReplyForm::Structured,
-                };
+                let form = reply_form(verb, arguments.as_ref(), &call.client);
                 Outcome::Done(ToolReply::Result(tool_result(verb, data, warnings, form)))
             }
             Ok(Some((GateStep::InputRequired(questions), _))) => Outcome::InputRequired(questions),
@@ -125,36 +120,32 @@ impl Contract {
             Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
         }
     }
-}
 
-/// Replaces a call of [`more_tools`] by the call that it contains. Returns the result of a request for descriptions, or of
-/// an invalid request.
-fn resolve_more_tools(call: &mut Call<'_>) -> Option<CallToolResult> {
-    let arguments = call.arguments.take().map(unwrapped).unwrap_or_default();
-    let unknown_tool = |name: &str| {
-        let names: Vec<&str> = tools::outside_core().map(|tool| &*tool.name).collect();
-        let name: String = name.chars().filter(|character| !character.is_control()).take(80).collect();
-        CallToolResult::error(vec![ContentBlock::text(format!(
-            "more_tools: there is no tool '{name}'; there are {}",
-            names.join(", ")
-        ))])
-    };
-    match more_tools::Request::parse(arguments) {
-        Ok(more_tools::Request::List) => {
-            Some(CallToolResult::success(vec![ContentBlock::text(more_tools::list(tools::outside_core()))]))
-        }
-        Ok(more_tools::Request::Describe(name)) => Some(match tools::find_complete_tool(&name) {
-            Some(tool) => CallToolResult::success(vec![ContentBlock::text(more_tools::describe(tool).to_string())]),
-            None => unknown_tool(&name),
-        }),
-        Ok(more_tools::Request::Call(name, arguments)) => match tools::find_tool(&name) {
-            Some(_) => {
-                (call.name, call.arguments) = (name, Some(arguments));
-                None
+    /// Replaces a call of [`more_tools`] by the call that it contains. Returns the result of a request for descriptions,
+    /// or of an invalid request.
+    async fn resolve_more_tools(&self, call: &mut Call<'_>) -> Option<CallToolResult> {
+        let arguments = call.arguments.take().map(unwrapped).unwrap_or_default();
+        let text = match more_tools::Request::parse(arguments) {
+            Ok(more_tools::Request::List) => Ok(more_tools::list(tools::outside_core())),
+            Ok(more_tools::Request::Describe(name)) => {
+                let tool = tools::find_complete_tool(&name).cloned().or_else(|| self.registry.find_cached_tool(&name));
+                tool.filter(|tool| tool.name != more_tools::MORE_TOOLS)
+                    .map(|tool| more_tools::describe(&tool).to_string())
+                    .ok_or_else(|| more_tools::unknown_tool_error(&name, tools::outside_core()))
             }
-            None => Some(unknown_tool(&name)),
-        },
-        Err(error) => Some(CallToolResult::error(vec![ContentBlock::text(error)])),
+            Ok(more_tools::Request::Call(name, arguments)) => match self.registry.find(&name).await {
+                Some(_) => {
+                    (call.name, call.arguments) = (name, Some(arguments));
+                    return None;
+                }
+                None => Err(more_tools::unknown_tool_error(&name, tools::outside_core())),
+            },
+            Err(error) => Err(error),
+        };
+        Some(match text {
+            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
+        })
     }
 }
 
@@ -196,7 +187,8 @@ fn remove_redundant_fields(verb: &str, arguments: Option<&JsonObject>, reply: &m
         "process_running" | "awaiting_input" if is_awaiting_input => *value == false,
         "process_running" => *value == false,
         "timeout_occurred" | "alternate_screen" => *value == true,
-        "busy" if waited.as_deref() == Some("prompt") => false,
+        // Lines of others may be left to run.
+        "busy" if waited.as_deref() == Some("prompt") => *value == true,
         "offset" => waited.is_none(),
         "elapsed_time" => verb == AwaitOutput::NAME,
         "groups" => value.as_array().is_some_and(|groups| !groups.is_empty()),
@@ -235,8 +227,13 @@ fn error_result(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
 enum ReplyForm<'a> {
     /// Every field, as structured content and as JSON in the text.
     Structured,
-    /// A short text for the client's model, which knows these arguments of the call.
-    Text(Option<&'a JsonObject>),
+    /// A short text for the client's model.
+    Text {
+        /// Verb that was called.
+        verb: &'a str,
+        /// Arguments of the call, which the model knows. `None` for a workflow, whose arguments may have the names of fields.
+        arguments: Option<&'a JsonObject>,
+    },
 }
 
 /// Returns a reply as a tool result.
@@ -253,8 +250,9 @@ fn formatted_result(form: ReplyForm<'_>, is_error: bool, mut data: Value, warnin
         }
     }
     let mut result = match (form, data) {
-        (ReplyForm::Text(arguments), Value::Object(reply)) => {
-            CallToolResult::success(vec![ContentBlock::text(text_reply::format_reply(arguments, is_error, reply))])
+        (ReplyForm::Text { verb, arguments }, Value::Object(reply)) => {
+            let text = text_reply::format_reply(verb, arguments, is_error, reply);
+            CallToolResult::success(vec![ContentBlock::text(text)])
         }
         (_, data) => CallToolResult::structured(data),
     };
@@ -266,9 +264,16 @@ fn formatted_result(form: ReplyForm<'_>, is_error: bool, mut data: Value, warnin
     result
 }
 
-/// Returns whether a call asks for every field of its reply.
-fn wants_all_fields(arguments: Option<&JsonObject>) -> bool {
-    arguments.is_some_and(|arguments| arguments.get("detail").is_some_and(|detail| detail == "full"))
+/// Returns the form of the reply to a client's call.
+fn reply_form<'a>(verb: &'a str, arguments: Option<&'a JsonObject>, client: &ClientContext<'_>) -> ReplyForm<'a> {
+    // The arguments of a workflow may have the names of parameters and fields.
+    let arguments = arguments.filter(|_| verb != CallTool::NAME);
+    let wants_all_fields =
+        arguments.is_some_and(|arguments| arguments.get("detail").is_some_and(|detail| detail == "full"));
+    match ClientTraits::by_name(client.name().as_deref()).reads_text && !wants_all_fields {
+        true => ReplyForm::Text { verb, arguments },
+        false => ReplyForm::Structured,
+    }
 }
 
 /// Returns the tool result of a reply, according to the verb.
@@ -295,13 +300,14 @@ fn is_failed_action(verb: &str, data: &Value) -> bool {
 }
 
 /// Returns the result of a workflow called as a tool. A failed run is a failed tool call; a running or cancelled one is
-/// not. Moves the result of a remote service's run to the fields of the local run, where the service's users
-/// expect it.
+/// not. In the structured form, moves the result of a remote service's run to the fields of the local run, where the
+/// service's users expect it. A short text keeps the result apart, as it omits fields of the run.
 fn workflow_result(mut data: Value, warnings: Vec<String>, form: ReplyForm<'_>) -> CallToolResult {
     let is_error = data["status"] == "failed";
     let is_remote_result =
         |result: &Value| result.get("correlationId").is_some() && result.get("originalWorkflowId").is_some();
-    if let Value::Object(fields) = &mut data
+    if matches!(form, ReplyForm::Structured)
+        && let Value::Object(fields) = &mut data
         && fields.get("result").is_some_and(is_remote_result)
         && let Some(Value::Object(result)) = fields.remove("result")
     {
@@ -350,7 +356,7 @@ impl ServerBackend for Contract {
 
     async fn call(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
         if call.name == more_tools::MORE_TOOLS
-            && let Some(result) = resolve_more_tools(call)
+            && let Some(result) = self.resolve_more_tools(call).await
         {
             return Outcome::Done(ToolReply::Result(result));
         }
@@ -374,7 +380,8 @@ impl ServerBackend for Contract {
             return match tasks::start_task(verb, params, &self.daemon_for_client(&call.client)).await {
                 Ok(Ok(task)) => Outcome::Done(ToolReply::Task(task)),
                 Ok(Err((reply, warnings))) => {
-                    let result = tool_result(verb, reply, warnings, ReplyForm::Structured);
+                    let form = reply_form(verb, call.arguments.as_ref(), &call.client);
+                    let result = tool_result(verb, reply, warnings, form);
                     Outcome::Done(ToolReply::Result(result))
                 }
                 Err(error) => Outcome::Done(ToolReply::Result(error_result(verb, &call.name, &error))),
@@ -465,6 +472,21 @@ mod tests {
             );
             assert_eq!(result.is_error, Some(is_error), "{status}");
         }
+    }
+
+    #[test]
+    fn short_text_keeps_every_field_of_a_workflows_result() {
+        let result = json!({"correlationId": "c", "originalWorkflowId": "o", "success": false, "pid": 5, "cursor": null,
+            "runs": [{"a": null}], "empty": ""});
+        let reply = json!({"success": true, "run_id": "run_1", "status": "completed", "result": result});
+        let form = ReplyForm::Text { verb: CallTool::NAME, arguments: None };
+        let formatted = tool_result(CallTool::NAME, reply.clone(), Vec::new(), form);
+        let text = &serde_json::to_value(&formatted.content).unwrap()[0]["text"];
+        let text: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+        assert_eq!(text, json!({"result": result, "run_id": "run_1", "status": "completed"}));
+        let structured =
+            tool_result(CallTool::NAME, reply, Vec::new(), ReplyForm::Structured).structured_content.unwrap();
+        assert_eq!(structured["correlationId"], "c", "{structured}");
     }
 
     #[test]

@@ -93,7 +93,12 @@ impl fmt::Display for SkillName {
 pub fn plain_text(text: &str) -> String {
     let text: String = text
         .chars()
-        .map(|character| if character.is_control() || "<>".contains(character) { ' ' } else { character })
+        .map(|character| match character {
+            // YAML permits no noncharacters.
+            '<' | '>' | '\u{fffe}' | '\u{ffff}' => ' ',
+            character if character.is_control() => ' ',
+            character => character,
+        })
         .collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -137,7 +142,12 @@ pub fn describe_gates<'p>(gates: impl Iterator<Item = &'p Map<String, Value>>) -
             let param = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
             let choices = params.get("choices").and_then(Value::as_array).into_iter().flatten();
             let choices: Vec<&str> = choices.filter_map(Value::as_str).collect();
-            let answerer = if param("answered_by") == "human" { "a person only" } else { "a person or an agent" };
+            let answerer = match param("answered_by") {
+                // A gate without it is for a person.
+                "" | "human" => "a person only",
+                name if name.contains('{') => "as the run decides",
+                _ => "a person or an agent",
+            };
             format!("| {} | {} | {answerer} |\n", table_cell(param("prompt")), table_cell(&choices.join(", ")))
         })
         .collect();
@@ -170,5 +180,29 @@ mod tests {
         }
         assert_eq!(SkillName::from_directory(Path::new("x/release/")).unwrap().to_string(), "release");
         assert!(matches!(SkillName::from_directory(Path::new("/")), Err(InvalidSkillName::NoName(_))));
+    }
+
+    #[test]
+    fn gate_without_an_answerer_is_for_a_person() {
+        let gate = |answered_by: Value| {
+            let params = serde_json::json!({"prompt": "Ship?", "choices": ["yes", "no"], "answered_by": answered_by});
+            describe_gates([params.as_object().unwrap()].into_iter()).unwrap()
+        };
+        for (answered_by, answerer) in [
+            (Value::Null, "a person only"),
+            ("human".into(), "a person only"),
+            ("agent".into(), "a person or an agent"),
+            ("anyone".into(), "a person or an agent"),
+            ("{WHO}".into(), "as the run decides"),
+        ] {
+            let table = gate(answered_by);
+            assert!(table.ends_with(&format!("| `Ship?` | `yes, no` | {answerer} |\n")), "{table}");
+        }
+        assert_eq!(describe_gates([].into_iter()), None);
+    }
+
+    #[test]
+    fn plain_text_has_no_characters_that_frontmatter_forbids() {
+        assert_eq!(plain_text("a\u{ffff}b\u{fffe}c\n<d>\u{1b}e"), "a b c d e");
     }
 }

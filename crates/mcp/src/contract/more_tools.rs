@@ -33,8 +33,10 @@ impl Request {
     /// # Errors
     /// If they name no tool, or are no object. The text names the next step.
     pub(super) fn parse(mut given: JsonObject) -> Result<Self, String> {
+        // Some models write null for what they leave out.
+        given.retain(|_, value| !value.is_null());
         let tool = match given.remove("tool").or_else(|| given.remove("name")) {
-            None | Some(Value::Null) if given.is_empty() => return Ok(Self::List),
+            None if given.is_empty() => return Ok(Self::List),
             Some(Value::String(tool)) => tool,
             _ => return Err(format!("{MORE_TOOLS} needs the name of a tool as tool; without arguments it lists them")),
         };
@@ -82,6 +84,13 @@ pub(super) fn list<'t>(tools: impl Iterator<Item = &'t Tool>) -> String {
     text
 }
 
+/// Returns the error about an unknown tool, with the names of `tools`.
+pub(super) fn unknown_tool_error<'t>(name: &str, tools: impl Iterator<Item = &'t Tool>) -> String {
+    let names: Vec<&str> = tools.map(|tool| &*tool.name).collect();
+    let name: String = name.chars().filter(|character| !character.is_control()).take(80).collect();
+    format!("{MORE_TOOLS}: there is no tool '{name}'; there are {}", names.join(", "))
+}
+
 /// Describes a tool with its parameters.
 pub(super) fn describe(tool: &Tool) -> Value {
     json!({"tool": tool.name, "description": tool.description, "arguments": *tool.input_schema})
@@ -99,6 +108,7 @@ mod tests {
     fn arguments_are_a_list_a_description_or_a_call() {
         assert_eq!(parse(json!({})), Ok(Request::List));
         assert_eq!(parse(json!({"tool": null})), Ok(Request::List));
+        assert_eq!(parse(json!({"tool": null, "arguments": null})), Ok(Request::List));
         assert_eq!(parse(json!({"tool": "get_run"})), Ok(Request::Describe("get_run".to_owned())));
         let call = Request::Call("get_run".to_owned(), json!({"run_id": "run_1"}).as_object().unwrap().clone());
         for arguments in [

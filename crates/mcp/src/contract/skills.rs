@@ -85,10 +85,14 @@ fn package_workflow(name: SkillName, workflow: &str, described: &DescribeWorkflo
     let usage = format!("Runs the proven workflow {workflow} in real terminals: the same steps and checks every time.");
     let purpose = match purpose.trim_end_matches('.') {
         "" => String::new(),
+        question if question.ends_with(['?', '!']) => format!("{question} "),
         purpose => format!("{purpose}. "),
     };
     let max_purpose_chars = MAX_DESCRIPTION_CHARS - usage.chars().count();
-    let description = format!("{}{usage}", purpose.chars().take(max_purpose_chars).collect::<String>());
+    let description = match purpose.chars().count() <= max_purpose_chars {
+        true => format!("{purpose}{usage}"),
+        false => format!("{}… {usage}", purpose.chars().take(max_purpose_chars - 2).collect::<String>()),
+    };
 
     let required = described.arguments.iter().filter(|argument| argument.required && !argument.secret);
     let variables: JsonObject = required.map(|argument| (argument.name.clone(), json!("…"))).collect();
@@ -99,7 +103,8 @@ fn package_workflow(name: SkillName, workflow: &str, described: &DescribeWorkflo
     let mut body = format!(
         "# {workflow}\n\n{purpose}Call the tool `run_workflow` with:\n\n```json\n{call}\n```\n\nIt returns at the end of the run, at \
          a question, or after 20 seconds with a run_id: then `get_run` waits on. Report a failed run with its error; do not \
-         type its steps by hand.\n"
+         type its steps by hand. A run can ask a question at any step, such as at a screen that it does not know: \
+         pending_gate says who may answer.\n"
     );
     if !described.arguments.is_empty() {
         body.push_str(&format!("\n## Arguments\n\n{}", describe_arguments(&described.arguments)));
@@ -129,7 +134,7 @@ fn describe_questions(definition: &Value) -> Option<String> {
     let gates = states.values().filter(|state| state["action"]["tool"] == "gate");
     let table = describe_gates(gates.filter_map(|state| state["action"]["params"].as_object()))?;
     Some(format!(
-        "\n## Questions\n\nThe run waits at each until it is answered. A person answers with `steplatch gates answer` or on the \
+        "\n## Questions\n\nThe run waits at each of these until it is answered. A person answers with `steplatch gates answer` or on the \
          page; `decide` answers what an agent may.\n\n{table}"
     ))
 }

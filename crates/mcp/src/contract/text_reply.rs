@@ -5,15 +5,14 @@
 
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
-use steplatch_protocol::is_empty_value;
+use steplatch_protocol::{CallTool, GetRun, RunWorkflow, SendInput, Verb as _, is_empty_value};
 
 /// Fields that come first, because some clients cut long replies.
 const TEXT_FIELDS: [&str; 4] = ["screen_content", "output", "content", "result"];
 
 /// Fields that a model does not use, or that other fields of the same reply say.
-const OMITTED_FIELDS: [&str; 10] = [
+const OMITTED_FIELDS: [&str; 9] = [
     "available_workflows",
-    "cursor",
     "elapsed_time",
     "pid",
     "recursion_depth",
@@ -31,7 +30,12 @@ const USUALLY_FALSE: [&str; 5] = ["alternate_screen", "awaiting_input", "misread
 const MEANINGFUL_IF_EMPTY: [&str; 6] = ["match_text", "matches", "remotes", "runs", "sessions", "workflows"];
 
 /// Formats a reply. `is_error` is the flag of the protocol.
-pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, mut reply: Map<String, Value>) -> String {
+pub(super) fn format_reply(
+    verb: &str,
+    arguments: Option<&JsonObject>,
+    is_error: bool,
+    mut reply: Map<String, Value>,
+) -> String {
     if is_error && let Some(Value::String(error)) = reply.get("error") {
         let is_known = |name: &str| matches!(name, "error" | "success") || is_given(arguments, name);
         if reply.iter().all(|(name, value)| is_known(name) || is_empty_value(value) || *value == false) {
@@ -40,7 +44,7 @@ pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, mut r
     }
     // Decide with the whole reply: some fields repeat others.
     let is_news: Vec<bool> =
-        reply.iter().map(|(name, value)| is_news(name, value, arguments, is_error, &reply)).collect();
+        reply.iter().map(|(name, value)| is_news(verb, (name, value), arguments, is_error, &reply)).collect();
     let mut is_news = is_news.into_iter();
     let success = reply.get("success").cloned();
     reply.retain(|_, _| is_news.next() == Some(true));
@@ -60,8 +64,8 @@ pub(super) fn format_reply(arguments: Option<&JsonObject>, is_error: bool, mut r
 
 /// Returns whether a field says something that is not known from the call, the protocol or another field.
 fn is_news(
-    name: &str,
-    value: &Value,
+    verb: &str,
+    (name, value): (&str, &Value),
     arguments: Option<&JsonObject>,
     is_error: bool,
     reply: &Map<String, Value>,
@@ -69,8 +73,8 @@ fn is_news(
     let has = |name: &str| reply.get(name).is_some_and(|value| !value.is_null());
     match name {
         _ if TEXT_FIELDS.contains(&name) => !value.is_null(),
-        // The status of a run says whether it succeeded, but not whether an action on it was refused.
-        "success" => *value == false && !is_error && !(has("status") && (!has("error") || has_ended(reply))),
+        // The status of a run says whether it succeeded. An action on the run, such as an answer, has its own success.
+        "success" => *value == false && !is_error && !(reports_run(verb) && has("status")),
         "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty_value(value),
         "screen_part" => value != "new",
         // The exit code of a command is known at the next prompt only.
@@ -79,12 +83,17 @@ fn is_news(
                 && value.as_object().is_some_and(|waited| waited.len() == 1)
                 && has("exit_code"))
         }
-        "busy" => !matches!(
-            reply.get("waited").and_then(|waited| waited["reason"].as_str()),
-            Some("exit" | "input" | "prompt")
-        ),
-        // A match, or the end of the wait by another condition, which `reason` names.
-        "offset" => !has("reason"),
+        // A program that waits for input is busy. At a prompt, lines of others may be left to run.
+        "busy" => match reply.get("waited").and_then(|waited| waited["reason"].as_str()) {
+            Some("input") => *value == false,
+            Some("exit" | "prompt") => *value == true,
+            _ => true,
+        },
+        // Without a wait, it is that of an earlier command.
+        "exit_code" => verb != SendInput::NAME || has("waited") || reply.get("process_running") == Some(&false.into()),
+        "cursor" => reply.get("alternate_screen") == Some(&true.into()),
+        // Of a match, further searches begin there. `reason` names another end of the wait.
+        "offset" => !has("reason") || reply["reason"] == "match",
         "process_running" => *value == false,
         "timeout_occurred" => *value == true && !has("reason"),
         _ if OMITTED_FIELDS.contains(&name) => false,
@@ -94,8 +103,9 @@ fn is_news(
     }
 }
 
-fn has_ended(reply: &Map<String, Value>) -> bool {
-    matches!(reply.get("status").and_then(Value::as_str), Some("failed" | "cancelled"))
+/// Returns whether the replies of a verb report a run, rather than an action on it.
+fn reports_run(verb: &str) -> bool {
+    [CallTool::NAME, GetRun::NAME, RunWorkflow::NAME].contains(&verb)
 }
 
 /// Returns whether the call named the value: the client knows which terminal, run or workflow it meant.
@@ -133,48 +143,55 @@ fn shorten(name: &str, mut value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use steplatch_protocol::{AwaitOutput, Decide, GetScreenContent, ListWorkflowRuns, ResizeTerminal, RunCommand};
 
     use super::*;
 
-    fn format(arguments: Value, is_error: bool, reply: Value) -> String {
-        format_reply(arguments.as_object(), is_error, reply.as_object().unwrap().clone())
+    fn format(verb: &str, arguments: Value, is_error: bool, reply: Value) -> String {
+        format_reply(verb, arguments.as_object(), is_error, reply.as_object().unwrap().clone())
     }
 
     #[test]
     fn reply_has_its_text_first_and_only_news() {
         let typed = json!({"session_id": "term_1", "input_text": "make\n", "until": "prompt"});
-        for (arguments, reply, expected) in [
+        for (verb, arguments, reply, expected) in [
             (
+                SendInput::NAME,
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "ok\n$", "waited": {"reason": "prompt"},
                     "screen_part": "new", "exit_code": 0}),
                 r#"{"screen_content":"ok\n$","exit_code":0}"#,
             ),
             (
+                SendInput::NAME,
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "Name?", "busy": true, "password": true,
                     "waited": {"reason": "match", "match_text": "Name", "groups": []}, "screen_part": "full"}),
                 r#"{"screen_content":"Name?","busy":true,"password":true,"waited":{"reason":"match","match_text":"Name"},"screen_part":"full"}"#,
             ),
             (
+                RunCommand::NAME,
                 json!({"command": "true"}),
                 json!({"success": true, "output": "", "exit_code": 0, "timed_out": false, "elapsed_time": 0.03}),
                 r#"{"output":"","exit_code":0}"#,
             ),
             // The terminal that is left open for a question is new to the client.
             (
+                RunCommand::NAME,
                 json!({"command": "read x"}),
                 json!({"success": false, "session_id": "term_2", "output": "", "awaiting_input": true}),
                 r#"{"output":"","success":false,"session_id":"term_2","awaiting_input":true}"#,
             ),
             // One of several terminals.
             (
+                AwaitOutput::NAME,
                 json!({"session_id": "term_1", "session_ids": ["term_2"]}),
                 json!({"success": true, "session_id": "term_2", "screen_content": "x", "reason": "exit", "offset": 5}),
                 r#"{"screen_content":"x","session_id":"term_2","reason":"exit"}"#,
             ),
             // Values of the user stay, also empty and false ones.
             (
+                GetRun::NAME,
                 json!({"run_id": "run_1"}),
                 json!({"success": true, "run_id": "run_1", "status": "completed", "result": {"ok": false, "list": []},
                     "execution_log": [{"state": "a", "elapsed_time": 0.1, "result": {"output": ""}}],
@@ -182,6 +199,7 @@ mod tests {
                 r#"{"result":{"ok":false,"list":[]},"status":"completed","execution_log":[{"state":"a","result":{"output":""}}],"final_variables":{"x":""}}"#,
             ),
             (
+                GetRun::NAME,
                 json!({"run_id": "run_1"}),
                 json!({"success": false, "run_id": "run_1", "status": "waiting",
                     "pending_gate": {"gate_id": "g", "prompt": "Go?", "choices": [], "form": null}}),
@@ -189,34 +207,82 @@ mod tests {
             ),
             // A refused answer is not read as the state of the run.
             (
+                Decide::NAME,
                 json!({"run_id": "run_1", "answer": "yes"}),
                 json!({"success": false, "run_id": "run_1", "status": "running", "error": "It was answered"}),
                 r#"{"success":false,"status":"running","error":"It was answered"}"#,
             ),
             (
+                GetRun::NAME,
                 json!({"run_id": "run_1"}),
                 json!({"success": false, "run_id": "run_1", "status": "failed", "error": "It broke"}),
                 r#"{"status":"failed","error":"It broke"}"#,
             ),
             // Nothing that was found is said.
             (
+                GetScreenContent::NAME,
                 json!({"session_id": "term_1", "search": "x"}),
                 json!({"success": true, "session_id": "term_1", "process_running": true, "matches": []}),
                 r#"{"matches":[]}"#,
             ),
             (
+                ListWorkflowRuns::NAME,
                 json!({}),
                 json!({"success": true, "runs": [{"run_id": "run_1", "result": "", "error": null}], "workflows": []}),
                 r#"{"runs":[{"run_id":"run_1","result":""}],"workflows":[]}"#,
             ),
-            (json!({"session_id": "term_1"}), json!({"success": true, "session_id": "term_1"}), r#"{"success":true}"#),
             (
-                typed,
+                ResizeTerminal::NAME,
+                json!({"session_id": "term_1"}),
+                json!({"success": true, "session_id": "term_1"}),
+                r#"{"success":true}"#,
+            ),
+            (
+                AwaitOutput::NAME,
+                typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "", "reason": "timeout", "timeout_occurred": true}),
                 r#"{"screen_content":"","reason":"timeout"}"#,
             ),
+            // Lines of others are left to run.
+            (
+                SendInput::NAME,
+                typed.clone(),
+                json!({"success": true, "session_id": "term_1", "screen_content": "$", "waited": {"reason": "prompt"},
+                    "busy": true, "exit_code": 0}),
+                r#"{"screen_content":"$","busy":true,"exit_code":0}"#,
+            ),
+            // Nothing ran: the exit code is that of an earlier command.
+            (
+                SendInput::NAME,
+                json!({"session_id": "term_1", "input_text": "make"}),
+                json!({"success": true, "session_id": "term_1", "screen_content": "make", "typed": "make", "offset": 85,
+                    "busy": false, "exit_code": 0}),
+                r#"{"screen_content":"make","typed":"make","offset":85,"busy":false}"#,
+            ),
+            (
+                Decide::NAME,
+                json!({"run_id": "run_1", "answer": "yes"}),
+                json!({"success": false, "run_id": "run_1", "status": "failed", "error": "It was answered"}),
+                r#"{"success":false,"status":"failed","error":"It was answered"}"#,
+            ),
+            // The field of a form into which the next input goes.
+            (
+                SendInput::NAME,
+                typed.clone(),
+                json!({"success": true, "session_id": "term_1", "screen_content": "City:", "waited": {"reason": "input"},
+                    "alternate_screen": true, "cursor": {"row": 1, "col": 6}}),
+                r#"{"screen_content":"City:","waited":"input","alternate_screen":true,"cursor":{"row":1,"col":6}}"#,
+            ),
+            // The position from which a search goes on.
+            (
+                AwaitOutput::NAME,
+                typed,
+                json!({"success": true, "session_id": "term_1", "screen_content": "", "match_text": "bb", "reason": "match",
+                    "offset": 28}),
+                r#"{"screen_content":"","match_text":"bb","reason":"match","offset":28}"#,
+            ),
         ] {
-            assert_eq!(format(arguments, false, reply), expected);
+            assert_eq!(format(verb, arguments, false, reply), expected);
         }
     }
 
@@ -227,8 +293,11 @@ mod tests {
             "success": false, "session_id": "term_1", "process_running": false, "error": "There is no\nterminal",
             "screen_content": null,
         });
-        assert_eq!(format(arguments.clone(), true, reply), "There is no\nterminal");
+        assert_eq!(format(GetScreenContent::NAME, arguments.clone(), true, reply), "There is no\nterminal");
         let reply = json!({"success": false, "error": "It exited", "screen_content": "bye"});
-        assert_eq!(format(arguments, true, reply), r#"{"screen_content":"bye","error":"It exited"}"#);
+        assert_eq!(
+            format(GetScreenContent::NAME, arguments, true, reply),
+            r#"{"screen_content":"bye","error":"It exited"}"#
+        );
     }
 }

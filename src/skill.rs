@@ -9,7 +9,9 @@ mod standalone;
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use steplatch_protocol::{ContractVariable, SkillName, describe_arguments, describe_gates, plain_text, table_cell};
+use steplatch_protocol::{
+    ContractVariable, SkillName, describe_arguments, describe_gates, example_arguments, plain_text, table_cell,
+};
 use steplatch_workflow::{Definition, State, tool};
 
 pub(crate) use standalone::{NotStandalone, called_workflows, include_called};
@@ -126,11 +128,7 @@ impl Skill<'_> {
 
     /// Returns the required arguments for an example of a command line.
     fn example_arguments(&self) -> String {
-        let required = self
-            .arguments
-            .iter()
-            .filter(|argument| argument.required && !argument.secret && !is_always_set(&argument.name));
-        required.map(|argument| format!(" -i {}='…'", argument.name)).collect()
+        example_arguments(self.arguments).map(|argument| format!(" -i {}='…'", argument.name)).collect()
     }
 
     fn write_arguments(&self, text: &mut String) {
@@ -170,11 +168,6 @@ impl Skill<'_> {
         needs.push('.');
         needs
     }
-}
-
-/// Returns whether this variable is always set in the environment of a client.
-fn is_always_set(name: &str) -> bool {
-    matches!(name, "PWD" | "HOME")
 }
 
 /// Returns the shells and programs that a machine starts, without duplicates.

@@ -54,7 +54,9 @@ pub use paths::{DaemonPaths, DaemonRecord, NotPrivate, ensure_private};
 pub use reconnecting_client::{AskError, ReconnectingClient, RetryPolicy};
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
-pub use skill::{InvalidSkillName, SkillName, describe_arguments, describe_gates, plain_text, table_cell};
+pub use skill::{
+    InvalidSkillName, SkillName, describe_arguments, describe_gates, example_arguments, plain_text, table_cell,
+};
 pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
 pub use visible::{is_format, visible, with_collapsed_blanks};
 

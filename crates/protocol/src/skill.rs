@@ -134,6 +134,14 @@ pub fn describe_arguments(arguments: &[ContractVariable]) -> String {
     text
 }
 
+/// Returns the arguments that an example of a call contains: the required ones, without secrets, and without variables
+/// that the environment of every client has.
+pub fn example_arguments(arguments: &[ContractVariable]) -> impl Iterator<Item = &ContractVariable> {
+    arguments
+        .iter()
+        .filter(|argument| argument.required && !argument.secret && !matches!(argument.name.as_str(), "PWD" | "HOME"))
+}
+
 /// Formats gates as a table in Markdown, from the parameters of their states. `None` without gates.
 #[must_use]
 pub fn describe_gates<'p>(gates: impl Iterator<Item = &'p Map<String, Value>>) -> Option<String> {

@@ -4,7 +4,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, DescribeWorkflow, DescribeWorkflowReply, ListTools, ReconnectingClient, SkillName, ToolInfo, ToolScope,
-    describe_arguments, describe_gates, plain_text,
+    describe_arguments, describe_gates, example_arguments, plain_text,
 };
 
 use super::{more_tools, tools};
@@ -94,8 +94,8 @@ fn package_workflow(name: SkillName, workflow: &str, described: &DescribeWorkflo
         false => format!("{}… {usage}", purpose.chars().take(max_purpose_chars - 2).collect::<String>()),
     };
 
-    let required = described.arguments.iter().filter(|argument| argument.required && !argument.secret);
-    let variables: JsonObject = required.map(|argument| (argument.name.clone(), json!("…"))).collect();
+    let variables: JsonObject =
+        example_arguments(&described.arguments).map(|argument| (argument.name.clone(), json!("…"))).collect();
     let mut call = json!({"workflow_name": workflow});
     if !variables.is_empty() {
         call["initial_variables"] = Value::Object(variables);
@@ -185,6 +185,7 @@ mod tests {
             "arguments": [
                 {"name": "VERSION", "required": true, "description": "Like 1.2"},
                 {"name": "TOKEN", "required": true, "secret": true},
+                {"name": "HOME", "required": true},
             ],
             "definition": {"states": {"ask": {"action": {"tool": "gate", "params": {
                 "prompt": "Push | now?", "choices": ["yes", "no"], "answered_by": "human"}}}}},

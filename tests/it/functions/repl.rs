@@ -1,5 +1,7 @@
 //! Nodes that keep programs in terminals.
 
+use std::fs;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use steplatch_testkit::{Agent, eventually_blocking};
@@ -28,6 +30,37 @@ fn repl_persists_between_calls_and_across_daemons() {
     assert_eq!(outcome["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{outcome}");
     let open_terminals = story.home.run(&["terminal", "list", "--json"]).json();
     assert_eq!(open_terminals["sessions"], json!([]), "the terminals are closed with their run");
+}
+
+#[test]
+fn first_prompt_may_be_drawn_in_several_ways() {
+    let drawings = [
+        "",
+        r"\n\033[A\r\033[7C",
+        r"\r\033[J\nready> ",
+        r"\r\033[Kready> ",
+        r"\033[?2004h\033]0;title\007",
+        r"\r\033[Kready> \r\033[7C",
+    ];
+    let nodes: Vec<String> = (0..drawings.len()).map(|number| format!("n{number}")).collect();
+    let declared = nodes.iter().map(|node| {
+        format!("PTYNode(id='{node}', session=session, command='sh {node}.sh', ready={{'pattern': 'ready> $'}})\n")
+    });
+    let story = Story::with_body(
+        &format!("import asyncio\nreturn await asyncio.gather(*[ctx.run(node, 'text') for node in {}])", json!(nodes)),
+        &declared.collect::<String>(),
+    );
+    for (node, drawing) in nodes.iter().zip(drawings) {
+        let program = format!(
+            "printf 'ready> '; sleep 0.1; printf '{drawing}'; sleep 0.1; printf '\\033[0m'\n\
+             while read -r line; do printf 'got %s\\nready> ' \"$line\"; done\n"
+        );
+        fs::write(story.path(&format!("{node}.sh")), program).unwrap();
+    }
+    let outcome = story.start(60.0);
+    for (number, drawing) in drawings.iter().enumerate() {
+        assert_eq!(outcome["result"][number]["output"], "got text", "{drawing:?}: {outcome}");
+    }
 }
 
 #[test]

@@ -30,6 +30,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the output of a line editor after it has redrawn its prompt.
 const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
 
+/// Maximum number of further outputs of a program that has drawn its first prompt.
+const MAX_REDRAWS: usize = 20;
+
 /// Maximum single wait; longer waits are split.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
@@ -67,6 +70,17 @@ pub(super) enum PtyTerminal {
     Id(TerminalId),
     /// Name of the terminal, or a text that an entry of an earlier daemon has in place of an id.
     Name(String),
+}
+
+/// The event after which a program becomes ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The start of the program; nothing was typed yet.
+    Opening,
+    /// The last input of an abandoned call.
+    EarlierCall,
+    /// An input, with the offset of the output at that time.
+    Input { offset: Option<u64>, has_lines: bool },
 }
 
 impl PtyTerminal {
@@ -242,7 +256,7 @@ impl PtyNodes {
         if pane.may_be_busy {
             let busy = self.read_content(caller, &session, GetScreenContent::default()).await.busy;
             // Wait from the last input on, the input of the abandoned call.
-            self.wait_until_ready(caller, pty, &session, busy, None, true).await?;
+            self.wait_until_ready(caller, pty, &session, busy, Origin::EarlierCall).await?;
             pane.may_be_busy = false;
         }
         let before = self.read_tail(caller, &session).await;
@@ -268,7 +282,8 @@ impl PtyNodes {
         sent: &SendInputReply,
         pane: &mut PtyNode,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
-        let waited = self.wait_until_ready(caller, pty, session, sent.busy, sent.offset, text.contains('\n')).await?;
+        let origin = Origin::Input { offset: sent.offset, has_lines: text.contains('\n') };
+        let waited = self.wait_until_ready(caller, pty, session, sent.busy, origin).await?;
         let read = self.sessions.read_since_input(caller, session.as_str().to_owned(), MAX_OUTPUT_CHARS).await;
         // The text does not contain the drawing of a full-screen program.
         let is_drawn = read.0.hint.is_some();
@@ -447,7 +462,7 @@ impl PtyNodes {
                     // The opening waits only a few seconds for a prompt. Input typed before the prompt is echoed twice,
                     // and a starting program looks like a program that reads.
                     if waits {
-                        self.wait_until_ready(caller, pty, &session, None, Some(0), false).await?;
+                        self.wait_until_ready(caller, pty, &session, None, Origin::Opening).await?;
                     }
                     return Ok((session, true));
                 }
@@ -458,18 +473,21 @@ impl PtyNodes {
         }
     }
 
-    /// Waits until the program is ready for its next input, or has exited. The call limits the wait. `has_lines`: the
-    /// input has several lines.
+    /// Waits until the program is ready for its next input, or has exited. The call limits the wait.
     async fn wait_until_ready(
         &self,
         caller: &Arc<Caller>,
         pty: &Pty,
         session: &PtyTerminal,
         busy: Option<bool>,
-        mut since: Option<u64>,
-        has_lines: bool,
+        origin: Origin,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
-        let input_offset = since;
+        let (input_offset, has_lines) = match origin {
+            Origin::Opening => (Some(0), false),
+            Origin::EarlierCall => (None, true),
+            Origin::Input { offset, has_lines } => (offset, has_lines),
+        };
+        let mut since = input_offset;
         // A question does not end a node's call.
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut until) = match &pty.ready {
@@ -498,7 +516,10 @@ impl PtyNodes {
                 until = AwaitUntil::Input;
                 continue;
             }
-            if since.is_some() && self.is_redrawing(caller, session, &waited).await {
+            if origin == Origin::Opening && waited.reason == AwaitReason::Match {
+                // Nothing was typed, so the prompt that was drawn remains the prompt.
+                self.await_end_of_drawing(caller, session, waited.offset).await;
+            } else if since.is_some() && self.is_redrawing(caller, session, &waited).await {
                 since = Some(waited.offset);
                 continue;
             }
@@ -519,6 +540,18 @@ impl PtyNodes {
                 }
                 return Ok(waited);
             }
+        }
+    }
+
+    /// Waits until a program that has drawn its first prompt prints nothing more, for a limited time: IPython draws it
+    /// several times, and input that arrives meanwhile is echoed twice.
+    async fn await_end_of_drawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, mut offset: u64) {
+        for _ in 0..MAX_REDRAWS {
+            let more = self.more_output(caller, session, offset, REDRAW_TIMEOUT).await;
+            if more.reason != AwaitReason::Match {
+                return;
+            }
+            offset = more.offset;
         }
     }
 

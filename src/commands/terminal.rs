@@ -120,7 +120,7 @@ pub(crate) struct Send {
     /// Press Enter after the text
     #[arg(long, short)]
     enter: bool,
-    /// Key to press after the text, such as ctrl-c or up (repeatable)
+    /// Key to press after the text, such as ctrl-c or up, or click:LABEL for the mouse (repeatable)
     #[arg(long, short, value_name = "KEY")]
     key: Vec<String>,
     /// The text is a secret: redact it in all output

@@ -27,6 +27,7 @@ mod lying_hosts;
 mod mcp_clients;
 mod mcp_http;
 mod mcp_tools;
+mod mouse;
 mod nodes;
 mod notifications;
 mod older_daemon;

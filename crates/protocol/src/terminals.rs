@@ -144,8 +144,10 @@ pub struct SendInput {
     /// Text to type; \n is Enter, {secret:NAME} a secret, also in run_command
     #[serde(default)]
     pub input_text: String,
-    /// Keys to press after the text: enter, tab, escape, up, f5, ctrl-c, alt-b …
+    /// Keys to press after the text: enter, tab, escape, up, f5, ctrl-c, click:LABEL …
     pub keys: Option<Vec<String>>,
+    /// Action of the mouse, without text and keys; refused if the program would not receive it
+    pub mouse: Option<MouseGesture>,
     /// The text is a secret, hidden in all that is returned or stored
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
@@ -170,6 +172,93 @@ pub struct SendInput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<String>,
 }
+
+/// An action of the mouse: a click, a drag, or a turn of the wheel in the middle of the screen.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MouseGesture {
+    /// Place to click, or where a drag begins
+    pub click: Option<MousePlace>,
+    /// Button of the click or drag: left unless given
+    pub button: Option<MouseButton>,
+    /// Place where a drag ends
+    pub drag_to: Option<MousePlace>,
+    /// Steps of the wheel: down, or up if negative
+    #[schemars(range(min = -100, max = 100))]
+    pub wheel: Option<i8>,
+}
+
+/// A place on the screen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MousePlace {
+    /// The whole label of a button, menu entry or link, once on the screen
+    Label(String),
+    /// A cell, counted from 0 like the cursor
+    Cell {
+        /// The row
+        row: u16,
+        /// The column
+        #[serde(alias = "col")]
+        column: u16,
+    },
+}
+
+/// Button of a mouse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MouseButton {
+    /// The left button
+    #[default]
+    Left,
+    /// The middle button
+    Middle,
+    /// The right button
+    Right,
+}
+
+impl MouseGesture {
+    /// Maximum number of steps of the wheel in one action.
+    pub const MAX_WHEEL_STEPS: u8 = 100;
+
+    /// Returns the names of the action's keys, such as `click:OK`; see [`SendInput::keys`].
+    ///
+    /// # Errors
+    /// If the action is neither a click nor a turn of the wheel, or both.
+    pub fn key_names(&self) -> Result<Vec<String>, InvalidGesture> {
+        let place = |place: &MousePlace| match place {
+            MousePlace::Label(label) => format!(":{label}"),
+            MousePlace::Cell { row, column } => format!("@{row},{column}"),
+        };
+        let button = match self.button.unwrap_or_default() {
+            MouseButton::Left => "",
+            MouseButton::Middle => "middle-",
+            MouseButton::Right => "right-",
+        };
+        match (&self.click, &self.drag_to, self.wheel) {
+            (Some(at), None, None) => Ok(vec![format!("{button}click{}", place(at))]),
+            (Some(from), Some(to), None) => Ok(vec![
+                format!("{button}press{}", place(from)),
+                format!("{button}drag{}", place(to)),
+                format!("{button}release{}", place(to)),
+            ]),
+            (None, None, Some(steps)) if steps != 0 && steps.unsigned_abs() <= Self::MAX_WHEEL_STEPS => {
+                let name = if steps < 0 { "wheel-up" } else { "wheel-down" };
+                Ok(vec![name.to_owned(); usize::from(steps.unsigned_abs())])
+            }
+            _ => Err(InvalidGesture),
+        }
+    }
+}
+
+/// Error for an action of the mouse that is none of the possible ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "mouse is one of: {{\"click\": \"LABEL\"}} or {{\"click\": {{\"row\": 0, \"column\": 0}}}}, each with drag_to to drag; or \
+     {{\"wheel\": STEPS}} from -100 to 100, not 0"
+)]
+pub struct InvalidGesture;
 
 /// The way in which a program reads typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -163,6 +163,7 @@ impl Sessions {
             None if is_value => Limit::Head(MAX_VALUE_BYTES),
             None => Limit::HeadAndTail(DEFAULT_REPLY_CHARS),
         };
+        let typed_line = verb.command.lines().last().map(str::to_owned);
         let request = CommandRequest {
             command: verb.command,
             working_directory: verb.working_directory,
@@ -193,7 +194,7 @@ impl Sessions {
         };
         match result {
             Ok(result) => {
-                self.record_typed(caller, terminal, result.offset);
+                self.record_typed(caller, terminal, result.offset, typed_line);
                 // The client has read this output; its next read begins after it.
                 if let Some(reader) = caller.reader() {
                     self.readers.update_reading(reader, terminal.id(), |reading| {

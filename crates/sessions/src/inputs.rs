@@ -123,6 +123,8 @@ fn to_input_record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
     };
     match action {
         LoggedAction::Typed { text, keys } => {
+            // The name of a mouse action may have a text of the screen.
+            let keys = keys.into_iter().map(|key| if key.len() > 1 { secrets.masked(key) } else { key }).collect();
             InputRecord { kind: InputKind::Typed, text: masked(text), keys, ..record }
         }
         LoggedAction::Attached { bytes } => InputRecord { kind: InputKind::Attached, text: masked(bytes), ..record },

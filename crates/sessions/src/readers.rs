@@ -28,6 +28,8 @@ pub(crate) struct Reading {
     pub(crate) matched: Option<u64>,
     /// The offset of its last input.
     pub(crate) typed: Option<u64>,
+    /// The last line of its last input with text, unless that was a secret.
+    pub(crate) typed_line: Option<String>,
 }
 
 impl Reading {

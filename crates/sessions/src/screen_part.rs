@@ -13,7 +13,8 @@ use steplatch_terminal::{Limit, Part, ScreenLine, View};
 use crate::error::SessionError;
 use crate::readers::Reading;
 use crate::sessions::{
-    MAX_VALUE_BYTES, READ_IN_PARTS_ADVICE, Sessions, highlighted, incomplete_text, mask_divided_secrets, masked_excerpt,
+    MAX_VALUE_BYTES, READ_IN_PARTS_ADVICE, Sessions, highlighted, incomplete_text, mask_divided_secrets,
+    masked_excerpt, shows_highlights,
 };
 
 /// Maximum number of characters of new output in a reply; a read by offset returns the omitted middle.
@@ -77,11 +78,13 @@ impl Sessions {
             share.alternate_screen = true;
             let (row, col) = (view.cursor.row, view.cursor.col);
             share.cursor = Some(CursorPosition { row, col, visible: view.cursor.visible });
-            if mode != ScreenMode::Full {
-                let picture = terminal.picture().await.ok();
-                share.highlighted =
-                    picture.map(|picture| highlighted(&secrets.masked_picture(picture))).unwrap_or_default();
-            }
+        }
+        if mode != ScreenMode::Full && mode != ScreenMode::None && shows_highlights(view) {
+            let picture = terminal.picture().await.ok();
+            let typed_line = reading.typed_line.as_deref();
+            share.highlighted = picture
+                .map(|picture| highlighted(view, &secrets.masked_picture(picture), typed_line))
+                .unwrap_or_default();
         }
         if mode != ScreenMode::None {
             self.record_seen(caller, terminal, view, &screen, &share.highlighted);

@@ -17,7 +17,7 @@ use steplatch_access::{Caller, Redactor, hideable_lines, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
     AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, PlacePolicy,
-    RUN_CONNECT_TIMEOUT, Refusal, RemotePlace,
+    RUN_CONNECT_TIMEOUT, Refusal, RemotePlace, SendError,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
@@ -28,8 +28,9 @@ use steplatch_protocol::{
     SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Description, Excerpt, Handover, Highlight, HoldKey, Input, Limit, MouseAction as TerminalMouseAction,
-    MouseInput, Part, Picture, Quiet, SecretText, Settle, Size, Spec, View, highlights,
+    Closing, Description, Excerpt, Handover, Highlight, HoldKey, Input, InputError, Limit,
+    MouseAction as TerminalMouseAction, MouseInput, Part, Picture, Quiet, SecretText, Settle, Size, Spec, View,
+    highlights, highlights_in_place,
 };
 use tokio::sync::watch;
 
@@ -466,6 +467,16 @@ impl Sessions {
         }
     }
 
+    /// Hides secrets in an error that has a text of the screen.
+    fn masked_send_error(&self, terminal: &HostedTerminal, error: SendError) -> SessionError {
+        match error {
+            SendError::Input(InputError::Pointer(error)) => {
+                SessionError::Message(self.secrets.within(terminal.id()).masked_fragment(error.to_string()))
+            }
+            error => error.into(),
+        }
+    }
+
     /// Makes every terminal host hide these texts, for later daemons too.
     #[boxed]
     pub async fn remember_secrets(&self, secrets: &[String]) {
@@ -515,9 +526,17 @@ impl Sessions {
         verb: SendInput,
         step: Option<String>,
     ) -> Result<SendInputReply, SessionError> {
-        if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
-            return Err("nothing to send: give input_text or keys".to_owned().into());
-        }
+        let has_keys = verb.keys.as_ref().is_some_and(|keys| !keys.is_empty());
+        let keys = match &verb.mouse {
+            None if verb.input_text.is_empty() && !has_keys => {
+                return Err("nothing to send: give input_text, keys or mouse".to_owned().into());
+            }
+            None => verb.keys.clone().unwrap_or_default(),
+            Some(gesture) => {
+                let actions = gesture.key_names().map_err(|error| error.to_string())?;
+                verb.keys.clone().unwrap_or_default().into_iter().chain(actions).collect()
+            }
+        };
         let wait = input_wait(&verb)?;
         let wait = wait.map(|wait| wait_request(caller, &wait)).transpose()?;
         let (terminal, key) = self.find_for_input_with_key(caller, &verb.session_id).await?;
@@ -535,7 +554,6 @@ impl Sessions {
                 Some(Settle { quiet: Duration::from_millis(milliseconds.into()), timeout: MAX_QUIET_WAIT })
             }
         };
-        let keys = verb.keys.unwrap_or_default();
         let run = self.approved_run(caller, key.as_ref());
         let (by, secret) = (caller.label(), verb.secret);
         // The wait returns its final view.
@@ -553,9 +571,11 @@ impl Sessions {
             ..Input::default()
         };
         let bytes = input.text.len() + input.keys.len();
+        let lines = input.text.ends_with('\n') && !secret;
+        let typed_line = input.text.lines().rev().find(|line| lines && !line.trim().is_empty()).map(str::to_owned);
         let warning = secret.then(|| secret_warning(&input.text)).flatten();
-        let sent = terminal.send(input).await?;
-        self.record_typed(caller, &terminal, sent.offset);
+        let sent = terminal.send(input).await.map_err(|error| self.masked_send_error(&terminal, error))?;
+        self.record_typed(caller, &terminal, sent.offset, typed_line);
         self.count_input(caller, key.as_ref(), bytes).await;
         let result = match (wait, sent.view) {
             // The wait searches starting at the input, so that it misses no output in the meantime.
@@ -760,8 +780,12 @@ impl Sessions {
             }
         };
         let shows_screen = part.is_none() && results.is_none();
-        let highlighted = match shows_screen && view.modes.alternate_screen && caller.reader().is_some() {
-            true => highlighted(&secrets.masked_picture(terminal.picture().await?)),
+        let highlighted = match shows_screen && shows_highlights(&view) && caller.reader().is_some() {
+            true => {
+                let reading = caller.reader().map(|reader| self.readers.reading(reader, terminal.id()));
+                let typed_line = reading.and_then(|reading| reading.typed_line);
+                highlighted(&view, &secrets.masked_picture(terminal.picture().await?), typed_line.as_deref())
+            }
             false => Vec::new(),
         };
         if shows_screen && verb.format == ScreenFormat::Text {
@@ -1284,7 +1308,18 @@ fn mouse_input(event: MouseEvent) -> MouseInput {
     MouseInput { action, col, row, shift, alt, ctrl }
 }
 
-/// Returns the highlighted parts of a screen, from top to bottom.
-pub(crate) fn highlighted(picture: &Picture) -> Vec<HighlightInfo> {
-    highlights(picture).into_iter().map(|Highlight { row, text }| HighlightInfo { row, text }).collect()
+/// Returns whether a program may have highlighted a part of the screen: on a full screen, or in place while it waits for
+/// input.
+pub(crate) fn shows_highlights(view: &View) -> bool {
+    let draws_in_place = view.awaiting_input == Some(true) && view.busy != Some(false) && !view.password;
+    view.modes.alternate_screen || draws_in_place && view.exit.is_none()
+}
+
+/// Returns the highlighted parts of a screen, from top to bottom; in place, below the last typed line.
+pub(crate) fn highlighted(view: &View, picture: &Picture, typed_line: Option<&str>) -> Vec<HighlightInfo> {
+    let found = match view.modes.alternate_screen {
+        true => highlights(picture),
+        false => highlights_in_place(picture, typed_line),
+    };
+    found.into_iter().map(|Highlight { row, text }| HighlightInfo { row, text }).collect()
 }

@@ -122,11 +122,19 @@ impl Sessions {
         self.readers.reading(caller.reader()?, terminal.id()).unmatched_offset()
     }
 
-    /// Records an input of a caller at the end of the output, `offset`.
-    pub(crate) fn record_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
+    /// Records an input of a caller at the end of the output, `offset`, with its last line, if it has one.
+    pub(crate) fn record_typed(
+        &self,
+        caller: &Caller,
+        terminal: &HostedTerminal,
+        offset: u64,
+        typed_line: Option<String>,
+    ) {
         if let Some(reader) = caller.reader() {
-            self.readers
-                .update_reading(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
+            self.readers.update_reading(reader, terminal.id(), |reading| {
+                reading.typed = reading.typed.max(Some(offset));
+                reading.typed_line = typed_line.or(reading.typed_line.take());
+            });
         }
     }
 

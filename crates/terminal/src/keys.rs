@@ -12,7 +12,7 @@ use crate::screen::Modes;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "'{name}' is not a key; keys are single characters, enter, tab, escape, backspace, space, up, down, left, right, \
-     home, end, page-up, page-down, insert, delete and f1 to f12, with ctrl-, alt- or shift- before them"
+     home, end, page-up, page-down, insert, delete and f1 to f12, with ctrl-, alt- or shift- before them; the mouse is click:LABEL"
 )]
 pub struct UnknownKey {
     name: String,

@@ -21,6 +21,7 @@ mod input_log;
 mod intake;
 mod integration;
 mod keys;
+mod label;
 mod leftovers;
 mod limit;
 mod line_limit;
@@ -29,6 +30,7 @@ mod lines;
 pub mod measured;
 mod memory;
 mod mouse;
+mod pointer;
 mod process;
 mod prompt;
 mod python_entry;
@@ -51,18 +53,20 @@ pub use hidden_input::{HiddenInputLog, SecretText};
 pub use input_log::{CommandOutcome, InputContext, LoggedAction, LoggedInput, LoggedText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
+pub use label::{LabelError, ScreenCell};
 pub use limit::Limit;
 pub use line_limit::LineTooLong;
 pub use lines::settled;
 pub use memory::MemoryReturn;
 pub use mouse::{MouseAction, MouseInput};
+pub use pointer::PointerError;
 pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use refusal::TerminalClosed;
 pub use replay::Replay;
 pub use rustix::process::Signal;
 pub use screen::{
     Colour, Cursor, CursorCell, CursorShape, Highlight, Modes, MouseReports, Picture, Rgb, Run, Size, Style, Underline,
-    highlights, is_link_address,
+    highlights, highlights_in_place, is_link_address,
 };
 pub use shell_state::NotedState;
 #[cfg(feature = "simulation")]

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use control::Control;
 pub(crate) use emulator::Emulator;
-pub use highlights::{Highlight, highlights};
+pub use highlights::{Highlight, highlights, highlights_in_place};
 pub(crate) use highlights::{row_of_cursor, styled_rows};
 pub use page::is_link_address;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};

@@ -40,6 +40,7 @@ use crate::keys::UnknownKey;
 use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
 use crate::mouse::MouseInput;
+use crate::pointer::PointerError;
 use crate::process::{Exit, Survivor};
 use crate::refusal::{TerminalClosed, changed};
 use crate::screen::{Cursor, Modes, Picture, Size};
@@ -133,6 +134,9 @@ pub enum InputError {
     /// A key name is unknown; the program received nothing.
     #[error(transparent)]
     Key(#[from] UnknownKey),
+    /// The program would not receive a mouse action; it received nothing.
+    #[error(transparent)]
+    Pointer(#[from] PointerError),
     /// The program has ended, and nothing reads input.
     #[error("its program has ended{}", .0.map(|exit| format!(" with exit code {}", exit.code)).unwrap_or_default())]
     Ended(Option<Exit>),
@@ -191,7 +195,8 @@ pub enum InputError {
 pub struct Input {
     /// Text, sent unchanged; `\n` is Enter.
     pub text: String,
-    /// Keys by name, typed after the text.
+    /// Keys by name, typed after the text. Mouse actions have names as well, see [`crate::PointerError`]; a host of an
+    /// older version refuses these as unknown keys.
     pub keys: Vec<String>,
     /// Actions of a mouse, after the keys. A program receives only the actions that it requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -122,7 +122,7 @@ const RARE_PARAMETERS: [(&str, &[&str]); 12] = [
     ("put_file", &["overwrite"]),
     ("run_command", &["environment"]),
     ("run_workflow", &["detail", "engine", "execution_timeout", "max_states"]),
-    ("send_input", &["stop_at_input", "reads", "highlighted", "screen"]),
+    ("send_input", &["stop_at_input", "reads", "highlighted", "screen", "mouse"]),
 ];
 
 /// Further parameters that the core leaves out.

@@ -74,6 +74,65 @@ pub fn highlights(picture: &Picture) -> Vec<Highlight> {
     found.take(MAX_HIGHLIGHTS).collect()
 }
 
+/// Returns the highlighted parts of what a program draws in place, from top to bottom: of the rows at the cursor, down
+/// from an empty row or the echo of the last typed line. These parts have a rare background, or, if the program hides the cursor as menus do, are the only row
+/// in a style of its own among rows in one other style.
+#[must_use]
+pub fn highlights_in_place(picture: &Picture, typed_line: Option<&str>) -> Vec<Highlight> {
+    let is_empty = |runs: &Vec<Run>| runs.iter().all(|run| run.text.trim().is_empty());
+    let last = match picture.cursor {
+        Some(cursor) => usize::from(cursor.row),
+        None => picture.rows.iter().rposition(|runs| !is_empty(runs)).unwrap_or(0),
+    };
+    let end = picture.rows[..picture.rows.len().min(last + 1)]
+        .iter()
+        .rposition(|runs| !is_empty(runs))
+        .map_or(0, |row| row + 1);
+    // A list may stand below the line that is typed to filter it.
+    let end = end + picture.rows[end..].iter().take_while(|runs| !is_empty(runs)).count();
+    // An echo stands after a prompt.
+    let is_echo = |runs: &Vec<Run>, line: &str| {
+        let text = row_text(runs, None);
+        text.strip_suffix(line).is_some_and(|prompt| !prompt.trim().is_empty())
+    };
+    let typed_line = typed_line.map(str::trim).filter(|line| !line.is_empty());
+    let is_above = |runs: &Vec<Run>| is_empty(runs) || typed_line.is_some_and(|line| is_echo(runs, line));
+    let begin = picture.rows[..end].iter().rposition(is_above).map_or(0, |row| row + 1);
+    let rows = picture.rows.iter().enumerate();
+    let drawn = rows.map(|(row, runs)| if (begin..end).contains(&row) { runs.clone() } else { Vec::new() });
+    let drawn = Picture { rows: drawn.collect(), ..picture.clone() };
+    let found = highlights(&drawn);
+    if !found.is_empty() || picture.cursor.is_some() {
+        return found;
+    }
+    distinct_row(&drawn.rows[begin..end], begin).into_iter().collect()
+}
+
+/// Returns the only row in a style of its own at the end of a list whose other rows have one style.
+fn distinct_row(rows: &[Vec<Run>], first: usize) -> Option<Highlight> {
+    let style = |runs: &Vec<Run>| match word_styles(runs).as_slice() {
+        [style] => Some(style.clone()),
+        _ => None,
+    };
+    let styles: Vec<Option<String>> = rows.iter().map(style).collect();
+    let begin = styles.iter().rposition(Option::is_none).map_or(0, |index| index + 1);
+    let list = &styles[begin..];
+    let count = |style: &Option<String>| list.iter().filter(|other| *other == style).count();
+    // Of two rows, the plain one is not selected.
+    let is_selected = |style: &&Option<String>| {
+        count(style) == 1 && (list.len() > 2 || style.as_ref().is_some_and(|style| style != PLAIN))
+    };
+    let selected: Vec<usize> = (0..list.len()).filter(|index| is_selected(&&list[*index])).collect();
+    let ([index], true) = (selected.as_slice(), list.len() > 1) else { return None };
+    let others = list.iter().enumerate().filter(|(other, _)| other != index).map(|(_, style)| style);
+    let has_one_style = others.collect::<std::collections::HashSet<_>>().len() == 1;
+    let row = begin + index;
+    has_one_style.then(|| Highlight {
+        row: u16::try_from(first + row).unwrap_or(u16::MAX),
+        text: row_text(&rows[row], None).chars().take(MAX_HIGHLIGHT_CHARS).collect(),
+    })
+}
+
 /// Returns the highlighted text of a row. `None` for parts without letters or digits, such as frames and shadows.
 fn highlighted_text(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     let mut text = String::new();
@@ -329,6 +388,44 @@ mod tests {
         {
             assert_eq!(at(col), (format!("{text}: plain"), Some(text.to_owned())));
         }
+    }
+
+    #[test]
+    fn menu_drawn_in_place_has_its_selected_row() {
+        let cyan = Style { fg: Colour::Indexed(6), ..Style::default() };
+        let bold = Style { bold: true, ..Style::default() };
+        let inverse = Style { inverse: true, ..Style::default() };
+        let line = |text: &str, style| vec![run(0, text, style)];
+        let question = vec![run(0, "?", cyan), run(2, "Pick one", bold)];
+        let old = line("old selection", inverse);
+        let plain = Style::default();
+        let cases = [
+            (vec![line("a", plain), line("> b", cyan), line("c", plain)], vec![(3, "> b")]),
+            (vec![line("a", cyan), line("b", plain)], vec![(2, "a")]),
+            (vec![line("a", plain), line("b", bold)], vec![(3, "b")]),
+            (vec![line("a", cyan), line("b", bold)], vec![]),
+            (vec![line("a", plain), line("b", plain)], vec![]),
+            (vec![line("a", cyan), line("b", bold), line("c", plain)], vec![]),
+            (vec![line("a", plain), line("b", inverse), line("c", plain)], vec![(3, "b")]),
+        ];
+        for (menu, expected) in cases {
+            let rows = [vec![old.clone(), Vec::new()], vec![question.clone()], menu].concat();
+            // The first rows are older output.
+            let found = highlights_in_place(&picture(rows.clone()), None);
+            let found: Vec<(u16, &str)> = found.iter().map(|part| (part.row - 1, part.text.as_str())).collect();
+            assert_eq!(found, expected, "{rows:?}");
+        }
+        // A program that shows its cursor may print text in any style.
+        let mut shown = picture(vec![line("a", plain), line("> b", cyan), line("c", plain)]);
+        shown.cursor =
+            Some(CursorCell { row: 2, col: 1, wide: false, shape: super::super::CursorShape::Block, colour: None });
+        assert_eq!(highlights_in_place(&shown, None), []);
+        shown.rows[1] = line("> b", inverse);
+        assert_eq!(highlights_in_place(&shown, None).len(), 1);
+        // Output above the last typed line is older.
+        shown.rows[2] = line("$ ./menu", plain);
+        assert_eq!(highlights_in_place(&shown, Some("./menu\n")), []);
+        assert_eq!(highlights_in_place(&picture(Vec::new()), Some("a")), []);
     }
 
     #[test]

@@ -49,6 +49,7 @@ use crate::integration::{IntegrationSession, Kind};
 use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_BUSYBOX_LINE_BYTES, MAX_LINE_BYTES};
 use crate::mouse;
+use crate::pointer;
 use crate::process::{
     Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_multiplexer, is_relay,
     signal_group,
@@ -765,16 +766,16 @@ impl Task {
         if let Err(holder) = self.write_lock.admits(input.holder.as_ref()) {
             return drop(reply.send(Err(InputError::Held(holder))));
         }
-        let keystrokes = match self.encode(input) {
-            Ok(keystrokes) => keystrokes,
-            Err(error) => return drop(reply.send(Err(error))),
-        };
         if let Some(exit) = self.exit() {
             return drop(reply.send(Err(InputError::Ended(Some(exit)))));
         }
         if self.closed {
             return drop(reply.send(Err(InputError::Ended(None))));
         }
+        let keystrokes = match self.encode(input) {
+            Ok(keystrokes) => keystrokes,
+            Err(error) => return drop(reply.send(Err(error))),
+        };
         let bytes = &keystrokes.bytes;
         if input.raw.is_empty()
             && let Err(error) = self.check_lines(bytes)
@@ -957,6 +958,11 @@ impl Task {
         // In canonical mode, no program decodes keys, and the kernel interprets the byte of an interrupt.
         let disambiguates = self.intake.transcript.disambiguates_keys() && !self.collects_lines();
         let mut keystrokes = Keystrokes::default();
+        let picture = || self.intake.screen.picture();
+        if let Some(bytes) = pointer::encode_actions(&input.text, &input.keys, picture, modes)? {
+            keystrokes.text(&bytes);
+            return Ok(keystrokes);
+        }
         keystrokes.text(&keys::text(&input.text, modes));
         for name in &input.keys {
             keystrokes.key(&keys::key(name, modes, disambiguates)?);

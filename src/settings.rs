@@ -172,6 +172,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "mcp.read_commands",
+        variable: "STEPLATCH_MCP_READ_COMMANDS",
+        former: None,
+        description: "commands that the tool read_command runs, separated by semicolons: words, * for an argument, ** for any number",
+        kind: Kind::Text("", check_read_commands),
+        hot: true,
+    },
+    Key {
         name: "gates.require",
         variable: "STEPLATCH_GATES_REQUIRE",
         former: None,
@@ -272,6 +280,12 @@ fn check_tool_list_size(name: &str) -> Result<(), String> {
 
 fn find_tool_list_size(name: &str) -> Option<ToolListSize> {
     ToolListSize::ALL.into_iter().find(|size| size.name() == name)
+}
+
+fn check_read_commands(list: &str) -> Result<(), String> {
+    steplatch_daemon::AllowedCommand::parse_list(list)
+        .map(drop)
+        .map_err(|error| format!("is not a list of commands: {error}"))
 }
 
 fn check_proof(name: &str) -> Result<(), String> {
@@ -537,6 +551,11 @@ impl Settings {
             tool_list_size: match self.value("mcp.tools") {
                 Value::Text(name) => find_tool_list_size(name).unwrap_or_default(),
                 value => unreachable!("a size must be text, and is {value:?}"),
+            },
+            read_commands: match self.value("mcp.read_commands") {
+                // The check of the setting has parsed it.
+                Value::Text(list) => steplatch_daemon::AllowedCommand::parse_list(list).unwrap_or_default(),
+                value => unreachable!("a list must be text, and is {value:?}"),
             },
             command_pagers: *self.value("commands.pagers") == Value::Flag(true),
             command_integration: *self.value("commands.integrate") == Value::Flag(true),

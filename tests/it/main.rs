@@ -37,6 +37,7 @@ mod page;
 mod passkeys;
 mod pauses;
 mod people;
+mod read_commands;
 mod real_clients;
 mod reruns;
 mod secrets;

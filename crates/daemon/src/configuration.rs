@@ -14,6 +14,7 @@ use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
 use crate::named_secrets::SecretSetting;
+use crate::read_commands::AllowedCommand;
 
 /// Settings that take effect without a restart. The program that starts the daemon sends a new value when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Configuration {
     pub library_tools: bool,
     /// Size of the list of tools for MCP clients.
     pub tool_list_size: ToolListSize,
+    /// Commands that the tool `read_command` runs.
+    pub read_commands: Vec<AllowedCommand>,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
     /// Remote hosts for terminals.

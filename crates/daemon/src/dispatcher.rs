@@ -32,6 +32,7 @@ use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::named_secrets::{SettingSecrets, failed_reply};
 use crate::notifications::{NotificationParts, Notifications, TerminalNotifications};
+use crate::read_commands;
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
 use crate::tools::{ToolSubscription, Tools};
@@ -507,6 +508,10 @@ impl Dispatcher {
                     "A workflow is edited by a person, on the page; programs save one with CREATE_WORKFLOW".to_owned(),
                 ),
             },
+            Command::ReadCommand(verb) => {
+                let list = self.tools.read_commands();
+                VerbReply::from_reply(Box::pin(read_commands::run(caller, &list, &self.secrets, verb)).await)
+            }
             Command::RequestSecret(verb) => {
                 VerbReply::from_reply(Box::pin(sessions.request_secret(caller, verb)).await)
             }

@@ -21,6 +21,7 @@ use tokio::sync::watch::Receiver;
 
 use crate::changes::ChangeHub;
 use crate::configuration::Configuration;
+use crate::read_commands::AllowedCommand;
 use files::Files;
 pub(crate) use watch::ToolSubscription;
 
@@ -59,8 +60,10 @@ impl Tools {
         };
         match result {
             Ok(tools) => {
-                let list_size = self.configuration.borrow().tool_list_size;
-                ListToolsReply { success: true, tools, list_size, error: None }
+                let configuration = self.configuration.borrow();
+                let read_commands = configuration.read_commands.iter().map(ToString::to_string).collect();
+                let list_size = configuration.tool_list_size;
+                ListToolsReply { success: true, tools, list_size, read_commands, error: None }
             }
             Err(error) => ListToolsReply { error: Some(error.to_string()), ..ListToolsReply::default() },
         }
@@ -80,6 +83,11 @@ impl Tools {
         let names: Vec<String> = proven.iter().filter_map(|workflow| workflow.name.clone()).collect();
         let tools = self.remotes.library_names(names).await;
         Ok(to_tools(proven, &tools))
+    }
+
+    /// Returns the user's list of commands that only read.
+    pub(crate) fn read_commands(&self) -> Vec<AllowedCommand> {
+        self.configuration.borrow().read_commands.clone()
     }
 
     /// Finds the tool that `caller` calls and checks the arguments.

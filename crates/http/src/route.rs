@@ -119,6 +119,8 @@ macro_rules! routes {
 routes! {
     Get "/status" "DAEMON_STATUS", Unprocessable;
 
+    Post "/read-command" "READ_COMMAND", Unprocessable;
+
     Get "/runs" "LIST_WORKFLOW_RUNS", Unprocessable;
     Post "/runs" "RUN_WORKFLOW", Run;
     Get "/runs/{run_id}" "GET_RUN" of Run, Run;

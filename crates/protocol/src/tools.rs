@@ -72,6 +72,9 @@ pub struct ListToolsReply {
     /// Size of the list of tools for MCP clients, by the settings
     #[serde(default, skip_serializing_if = "is_auto")]
     pub list_size: ToolListSize,
+    /// Entries of the user's list of commands that only read
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_commands: Vec<String>,
     /// Error message, with a suggested next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::arguments::{InvalidArguments, ParsedVerb, read};
 use crate::{
     approver, capture, daemon, engine, files, hosts, inputs, library, metrics, nodes, notifications, page, passkey,
-    recordings, remote, runs, screens, terminals, tools,
+    read_commands, recordings, remote, runs, screens, terminals, tools,
 };
 
 /// A request to the daemon. The type holds the parameters.
@@ -153,6 +153,7 @@ verbs! {
     terminals::ExitTerminal => ExitTerminalReply, "EXIT_TERMINAL", Some("exit_terminal"), "Close a terminal", REMOVES;
     inputs::ReadInputs => ReadInputsReply, "READ_INPUTS", None, "Read the input log of a terminal", READS;
     terminals::RunCommand => RunCommandReply, "RUN_COMMAND", Some("run_command"), "Run a command", EXECUTES_ONCE;
+    read_commands::ReadCommand => ReadCommandReply, "READ_COMMAND", Some("read_command"), "Run a command that only reads", READS;
     terminals::GetVariables => GetVariablesReply, "GET_VARIABLES", None, "Get variables of a shell", READS;
     terminals::SetVariables => SetVariablesReply, "SET_VARIABLES", None, "Set variables of a shell", SETS;
     terminals::ResizeTerminal => ResizeTerminalReply, "RESIZE_TERMINAL", Some("resize_terminal"), "Resize a terminal", SETS;

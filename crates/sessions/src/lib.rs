@@ -45,7 +45,7 @@ pub use files::CopyEvents;
 pub use held_terminals::TerminalUse;
 pub use pinned_hosts::is_this_machine;
 pub use recordings::Recordings;
-pub use sessions::{SECRET_AT_PROMPT, Sessions};
+pub use sessions::{SECRET_AT_PROMPT, Sessions, expand_home};
 pub use steplatch_actions::{self as action_catalog, TerminalTools};
 pub use steplatch_host::PlacePolicy;
 pub use watch_screen::{ActivityEvents, HeldTerminal, ScreenEvents};

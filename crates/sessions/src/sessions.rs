@@ -1283,7 +1283,8 @@ fn is_valid_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
 }
 
 /// Replaces a leading `~` with the caller's home directory.
-pub(crate) fn expand_home(directory: &str, caller: &Caller) -> PathBuf {
+#[must_use]
+pub fn expand_home(directory: &str, caller: &Caller) -> PathBuf {
     let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
     match directory.strip_prefix('~') {
         Some("") => home().unwrap_or_else(|| directory.into()),

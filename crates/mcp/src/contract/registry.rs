@@ -65,6 +65,8 @@ struct CachedTools {
     workflows: BTreeMap<String, Workflow>,
     /// Size of the list by the settings.
     list_size: ToolListSize,
+    /// Entries of the user's list of commands that only read.
+    read_commands: Vec<String>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -112,6 +114,7 @@ impl Registry {
             true => tools::core().cloned().chain([more_tools::tool()]).collect(),
             false => tools::all().cloned().collect(),
         };
+        tools.extend(tools::read_command(&cached.read_commands));
         tools.extend(cached.workflows.values().map(|workflow| workflow.tool.clone()));
         if client.reads_text {
             tools.iter_mut().for_each(|tool| tool.output_schema = None);
@@ -179,14 +182,14 @@ impl Shared {
     async fn refresh(&self) {
         let _fetch_guard = self.fetch_lock.lock().await;
         let reply = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
-        let (workflows, list_size) = match reply {
-            Ok(reply) if reply.success => (reply.tools, reply.list_size),
+        let reply = match reply {
+            Ok(reply) if reply.success => reply,
             Ok(reply) => return tracing::debug!(error = reply.error, "failed to list the tools"),
             Err(AskError::Call(error)) => return tracing::debug!(%error, "failed to list the tools"),
             Err(error) => return tracing::warn!(%error, "failed to list the tools"),
         };
-        let workflows = workflows.into_iter().filter_map(to_tool).take(MAX_WORKFLOWS).collect();
-        let current = CachedTools { workflows, list_size };
+        let workflows = reply.tools.into_iter().filter_map(to_tool).take(MAX_WORKFLOWS).collect();
+        let current = CachedTools { workflows, list_size: reply.list_size, read_commands: reply.read_commands };
         let mut cached = self.cached.write();
         let has_changed = **cached != current;
         *cached = Arc::new(current);

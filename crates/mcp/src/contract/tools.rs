@@ -40,9 +40,27 @@ const CORE: [&str; 11] = [
     "send_input",
 ];
 
-/// Returns every tool, sorted by name.
+/// The tool that is listed only if the settings have commands for it.
+pub(super) const READ_COMMAND: &str = "read_command";
+
+/// Returns every tool, except [`READ_COMMAND`], sorted by name.
 pub(super) fn all() -> impl Iterator<Item = &'static Tool> {
-    TOOLS.iter().map(|entry| &entry.tool)
+    TOOLS.iter().map(|entry| &entry.tool).filter(|tool| tool.name != READ_COMMAND)
+}
+
+/// Returns [`READ_COMMAND`] with the entries of the user's list in its description; `None` without entries.
+pub(super) fn read_command(entries: &[String]) -> Option<Tool> {
+    let mut tool = find_tool(READ_COMMAND).filter(|_| !entries.is_empty())?.clone();
+    let mut list = entries.join("; ");
+    if list.len() > MAX_ENTRIES_BYTES {
+        list.truncate(list.floor_char_boundary(MAX_ENTRIES_BYTES));
+        list.push_str(" … (a refused call lists all)");
+    }
+    let description = tool.description.as_deref().unwrap_or_default();
+    tool.description = Some(
+        format!("{description} The list, with * for an argument and ** for any number, none an option: {list}").into(),
+    );
+    Some(tool)
 }
 
 /// Returns the tools of the core, sorted by name.
@@ -52,8 +70,11 @@ pub(super) fn core() -> impl Iterator<Item = &'static Tool> {
 
 /// Returns the tools outside the core, sorted by name.
 pub(super) fn outside_core() -> impl Iterator<Item = &'static Tool> {
-    TOOLS.iter().filter(|entry| entry.core.is_none()).map(|entry| &entry.tool)
+    TOOLS.iter().filter(|entry| entry.core.is_none() && entry.tool.name != READ_COMMAND).map(|entry| &entry.tool)
 }
+
+/// Maximum length of the user's list in a description, in bytes.
+const MAX_ENTRIES_BYTES: usize = 600;
 
 fn find(name: &str) -> Option<&'static Entry> {
     TOOLS.iter().find(|entry| entry.tool.name == name)

@@ -135,14 +135,14 @@ fn known_client_receives_one_short_text() {
     let list = agent.send_request("tools/list", json!({}));
     assert!(!list.to_string().contains("outputSchema"), "a schema would require structured content");
     let (text, _) = call_for_text(&agent, "run_command", json!({"command": "printf 'one\\ntwo\\n'"}));
-    assert_eq!(text, r#"{"output":"one\ntwo\n","exit_code":0}"#);
+    assert_eq!(text, "{\"exit_code\":0}\none\ntwo\n");
     let (text, _) = call_for_text(&agent, "run_command", json!({"command": "(exit 3)"}));
-    assert_eq!(text, r#"{"output":"","exit_code":3}"#);
+    assert_eq!(text, "{\"exit_code\":3}\n");
     let (opened, _) = call_for_text(&agent, "open_terminal", json!({"shell": "sh", "environment": {"PS1": "% "}}));
-    let opened: Value = serde_json::from_str(&opened).unwrap();
+    let opened: Value = serde_json::from_str(opened.lines().next().unwrap()).unwrap();
     let input = json!({"session_id": opened["session_id"], "input_text": "echo hi\n", "until": "prompt"});
     let (text, _) = call_for_text(&agent, "send_input", input);
-    assert_eq!(text, r#"{"screen_content":"echo hi\nhi\n%","waited":"input"}"#);
+    assert_eq!(text, "{\"waited\":\"input\"}\necho hi\nhi\n%");
     let (error, is_error) = call_for_text(&agent, "get_screen_content", json!({"session_id": "term_none"}));
     assert!(is_error && error.starts_with("Session 'term_none' not found"), "{error}");
     // Full replies: for `detail: "full"`, and for unknown clients.

@@ -47,6 +47,19 @@ def is_stuck(reply):
     return bool(reply.get("awaiting_input") or rows and ASKS.search(rows[-1]))
 
 
+def parse_reply(tool, text, is_error):
+    """Returns the fields of a reply. In short replies the text of a terminal or file stands after a line of fields."""
+    field = {"run_command": "output", "get_file": "content"}.get(tool, "screen_content")
+    if not text.startswith("{"):
+        return {"error": text, "success": False} if is_error else {field: text}
+    fields, separator, rest = text.partition("\n")
+    try:
+        reply = json.loads(fields)
+    except ValueError:
+        return {"error": text, "success": False}
+    return reply | {field: rest} if separator else reply
+
+
 def check_is_stuck():
     """Checks the rule by which a wait counts as stuck."""
     late = {"timeout_occurred": True, "screen_content": ""}
@@ -112,10 +125,8 @@ class Server:
         self.calls += 1
         texts = [part["text"] for part in result["content"] if part["type"] == "text"]
         self.bytes += sum(len(text.encode()) for text in texts)
-        try:
-            reply = json.loads(texts[0]) if texts else {}
-        except ValueError:
-            reply = {"error": texts[0], "success": False}
+        called = arguments["tool"] if tool == "more_tools" else tool
+        reply = parse_reply(called, texts[0], result.get("isError")) if texts else {}
         # Clients that read the text alone know it from the protocol.
         reply.setdefault("success", not result.get("isError") and not reply.get("error"))
         if isinstance(reply.get("waited"), str):

@@ -2,13 +2,20 @@
 //!
 //! Pure. Clients that pass the text of a reply to their model receive this form and no structured content
 //! ([`ClientTraits::reads_text`](super::client_traits::ClientTraits)). Programs receive every field.
+//!
+//! What a program printed, or a file contains, stands as it is after a first line with the other fields as JSON. Without
+//! other fields, the line is left out, unless the text could be taken for one. So a text never reads as a field: a reply
+//! that begins with `{` has its fields in the first line, and everything after that line is text.
 
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
 use steplatch_protocol::{CallTool, GetRun, RunWorkflow, SendInput, Verb as _, is_empty_value};
 
-/// Fields that come first, because some clients cut long replies.
-const TEXT_FIELDS: [&str; 4] = ["screen_content", "output", "content", "result"];
+/// Fields whose text stands after the other fields. A reply has at most one of them.
+const TEXT_FIELDS: [&str; 3] = ["screen_content", "output", "content"];
+
+/// The field that comes first among the others, because some clients cut long replies.
+const RESULT_FIELD: &str = "result";
 
 /// Fields that a model does not use, or that other fields of the same reply say.
 const OMITTED_FIELDS: [&str; 9] = [
@@ -48,18 +55,24 @@ pub(super) fn format_reply(
     let mut is_news = is_news.into_iter();
     let success = reply.get("success").cloned();
     reply.retain(|_, _| is_news.next() == Some(true));
-    let mut fields = Map::new();
-    for name in TEXT_FIELDS {
-        fields.extend(reply.shift_remove(name).map(|value| (name.to_owned(), value)));
-    }
+    let text_field = TEXT_FIELDS.into_iter().find(|name| reply.get(*name).is_some_and(Value::is_string));
+    let text = text_field.and_then(|name| reply.shift_remove(name));
+    let result = reply.shift_remove(RESULT_FIELD);
+    let mut fields: Map<String, Value> = result.map(|value| (RESULT_FIELD.to_owned(), value)).into_iter().collect();
     fields.extend(reply.into_iter().map(|(name, value)| {
         let value = shorten(&name, value);
         (name, value)
     }));
-    if fields.is_empty() {
-        fields.extend(success.map(|success| ("success".to_owned(), success)));
+    let Some(Value::String(text)) = text else {
+        if fields.is_empty() {
+            fields.extend(success.map(|success| ("success".to_owned(), success)));
+        }
+        return Value::Object(fields).to_string();
+    };
+    if fields.is_empty() && !text.is_empty() && !text.starts_with('{') {
+        return text;
     }
-    Value::Object(fields).to_string()
+    format!("{}\n{text}", Value::Object(fields))
 }
 
 /// Returns whether a field says something that is not known from the call, the protocol or another field.
@@ -72,7 +85,7 @@ fn is_news(
 ) -> bool {
     let has = |name: &str| reply.get(name).is_some_and(|value| !value.is_null());
     match name {
-        _ if TEXT_FIELDS.contains(&name) => !value.is_null(),
+        _ if name == RESULT_FIELD || TEXT_FIELDS.contains(&name) => !value.is_null(),
         // The status of a run says whether it succeeded. An action on the run, such as an answer, has its own success.
         "success" => *value == false && !is_error && !(reports_run(verb) && has("status")),
         "session_id" | "run_id" | "workflow_name" | "shell" => !is_given(arguments, name) && !is_empty_value(value),
@@ -152,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_has_its_text_first_and_only_news() {
+    fn reply_has_only_news_and_its_text_as_it_is() {
         let typed = json!({"session_id": "term_1", "input_text": "make\n", "until": "prompt"});
         for (verb, arguments, reply, expected) in [
             (
@@ -160,34 +173,34 @@ mod tests {
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "ok\n$", "waited": {"reason": "prompt"},
                     "screen_part": "new", "exit_code": 0}),
-                r#"{"screen_content":"ok\n$","exit_code":0}"#,
+                "{\"exit_code\":0}\nok\n$",
             ),
             (
                 SendInput::NAME,
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "Name?", "busy": true, "password": true,
                     "waited": {"reason": "match", "match_text": "Name", "groups": []}, "screen_part": "full"}),
-                r#"{"screen_content":"Name?","busy":true,"password":true,"waited":{"reason":"match","match_text":"Name"},"screen_part":"full"}"#,
+                "{\"busy\":true,\"password\":true,\"waited\":{\"reason\":\"match\",\"match_text\":\"Name\"},\"screen_part\":\"full\"}\nName?",
             ),
             (
                 RunCommand::NAME,
                 json!({"command": "true"}),
                 json!({"success": true, "output": "", "exit_code": 0, "timed_out": false, "elapsed_time": 0.03}),
-                r#"{"output":"","exit_code":0}"#,
+                "{\"exit_code\":0}\n",
             ),
             // The terminal that is left open for a question is new to the client.
             (
                 RunCommand::NAME,
                 json!({"command": "read x"}),
                 json!({"success": false, "session_id": "term_2", "output": "", "awaiting_input": true}),
-                r#"{"output":"","success":false,"session_id":"term_2","awaiting_input":true}"#,
+                "{\"success\":false,\"session_id\":\"term_2\",\"awaiting_input\":true}\n",
             ),
             // One of several terminals.
             (
                 AwaitOutput::NAME,
                 json!({"session_id": "term_1", "session_ids": ["term_2"]}),
                 json!({"success": true, "session_id": "term_2", "screen_content": "x", "reason": "exit", "offset": 5}),
-                r#"{"screen_content":"x","session_id":"term_2","reason":"exit"}"#,
+                "{\"session_id\":\"term_2\",\"reason\":\"exit\"}\nx",
             ),
             // Values of the user stay, also empty and false ones.
             (
@@ -241,7 +254,7 @@ mod tests {
                 AwaitOutput::NAME,
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "", "reason": "timeout", "timeout_occurred": true}),
-                r#"{"screen_content":"","reason":"timeout"}"#,
+                "{\"reason\":\"timeout\"}\n",
             ),
             // Lines of others are left to run.
             (
@@ -249,7 +262,7 @@ mod tests {
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "$", "waited": {"reason": "prompt"},
                     "busy": true, "exit_code": 0}),
-                r#"{"screen_content":"$","busy":true,"exit_code":0}"#,
+                "{\"busy\":true,\"exit_code\":0}\n$",
             ),
             // Nothing ran: the exit code is that of an earlier command.
             (
@@ -257,7 +270,7 @@ mod tests {
                 json!({"session_id": "term_1", "input_text": "make"}),
                 json!({"success": true, "session_id": "term_1", "screen_content": "make", "typed": "make", "offset": 85,
                     "busy": false, "exit_code": 0}),
-                r#"{"screen_content":"make","typed":"make","offset":85,"busy":false}"#,
+                "{\"typed\":\"make\",\"offset\":85,\"busy\":false}\nmake",
             ),
             (
                 Decide::NAME,
@@ -271,7 +284,26 @@ mod tests {
                 typed.clone(),
                 json!({"success": true, "session_id": "term_1", "screen_content": "City:", "waited": {"reason": "input"},
                     "alternate_screen": true, "cursor": {"row": 1, "col": 6}}),
-                r#"{"screen_content":"City:","waited":"input","alternate_screen":true,"cursor":{"row":1,"col":6}}"#,
+                "{\"waited\":\"input\",\"alternate_screen\":true,\"cursor\":{\"row\":1,\"col\":6}}\nCity:",
+            ),
+            // A text that could be taken for fields has a line of fields before it.
+            (
+                RunCommand::NAME,
+                json!({"command": "cat data"}),
+                json!({"success": true, "output": "{\"exit_code\":1}\nend", "exit_code": 0}),
+                "{\"exit_code\":0}\n{\"exit_code\":1}\nend",
+            ),
+            (
+                GetScreenContent::NAME,
+                json!({"session_id": "term_1"}),
+                json!({"success": true, "session_id": "term_1", "screen_content": "{}\n", "process_running": true}),
+                "{}\n{}\n",
+            ),
+            (
+                GetScreenContent::NAME,
+                json!({"session_id": "term_1"}),
+                json!({"success": true, "session_id": "term_1", "screen_content": "$ ", "process_running": true}),
+                "$ ",
             ),
             // The position from which a search goes on.
             (
@@ -279,7 +311,7 @@ mod tests {
                 typed,
                 json!({"success": true, "session_id": "term_1", "screen_content": "", "match_text": "bb", "reason": "match",
                     "offset": 28}),
-                r#"{"screen_content":"","match_text":"bb","reason":"match","offset":28}"#,
+                "{\"match_text\":\"bb\",\"reason\":\"match\",\"offset\":28}\n",
             ),
         ] {
             assert_eq!(format(verb, arguments, false, reply), expected);
@@ -295,9 +327,6 @@ mod tests {
         });
         assert_eq!(format(GetScreenContent::NAME, arguments.clone(), true, reply), "There is no\nterminal");
         let reply = json!({"success": false, "error": "It exited", "screen_content": "bye"});
-        assert_eq!(
-            format(GetScreenContent::NAME, arguments, true, reply),
-            r#"{"screen_content":"bye","error":"It exited"}"#
-        );
+        assert_eq!(format(GetScreenContent::NAME, arguments, true, reply), "{\"error\":\"It exited\"}\nbye");
     }
 }

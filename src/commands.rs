@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 12] = [
+    const WITHOUT_JSON: [(&str, &str); 11] = [
         ("askpass", "prints an answer for sudo, ssh or git"),
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
@@ -287,7 +287,6 @@ mod tests {
         ("host", "carries bytes"),
         ("man", "writes files of another format"),
         ("terminal attach", "shows a terminal as it is"),
-        ("terminal record", "writes a file of another format"),
         ("tour", "is a conversation"),
         ("ui", "is a full screen"),
         ("worker", "speaks a protocol of its own"),

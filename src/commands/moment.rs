@@ -26,7 +26,7 @@ fn moment_at(text: &str, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Parses an age and returns it in seconds.
-fn parse_age(text: &str) -> Option<i64> {
+pub(in crate::commands) fn parse_age(text: &str) -> Option<i64> {
     let (mut seconds, mut remaining) = (0i64, text);
     while !remaining.is_empty() {
         let unit = remaining.find(|character: char| !character.is_ascii_digit())?;

@@ -2,6 +2,7 @@
 
 mod control;
 mod inputs;
+mod record;
 mod secret;
 mod share;
 pub(super) mod wait;
@@ -22,7 +23,6 @@ use steplatch_protocol::{
 
 use crate::attach::{DetachKey, attach};
 use crate::failure::{FAILED, Failure};
-use crate::record::record;
 use crate::{completion, daemon_client, pick, print};
 
 #[derive(Debug, Subcommand)]
@@ -54,17 +54,7 @@ pub(crate) enum Terminal {
     Wait(wait::Wait),
     /// Print the screen of a terminal, or its output
     Screen(Screen),
-    /// Record the output of a terminal until it ends or ctrl-c
-    Record {
-        /// Id or name of the terminal
-        #[arg(value_name = "TERMINAL", add = completion::terminals())]
-        id: String,
-        /// New file to write (asciicast v3); - is standard output [default: TERMINAL.cast]
-        file: Option<PathBuf>,
-        /// Maximum pause in a replay
-        #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-        idle_limit: Option<f64>,
-    },
+    Record(record::Record),
     Inputs(inputs::Inputs),
     Secret(secret::Secret),
     Share(share::Share),
@@ -227,7 +217,7 @@ impl Terminal {
             Self::Run(command) => command.run(paths).await,
             Self::Wait(command) => command.run(paths).await,
             Self::Screen(command) => command.run(paths).await,
-            Self::Record { id, file, idle_limit } => record(paths, &id, file, idle_limit).await,
+            Self::Record(command) => command.run(paths).await,
             Self::Inputs(command) => command.run(paths).await,
             Self::Secret(command) => command.run(paths).await,
             Self::Share(command) => command.run(paths).await,

@@ -16,6 +16,7 @@ mod documentation;
 mod durable;
 mod engines;
 mod events;
+mod evidence;
 mod field;
 mod functions;
 mod gates;

@@ -508,6 +508,9 @@ impl Dispatcher {
                     "A workflow is edited by a person, on the page; programs save one with CREATE_WORKFLOW".to_owned(),
                 ),
             },
+            Command::RecordTerminal(verb) => {
+                VerbReply::from_reply(Box::pin(sessions.record_terminal(caller, verb)).await)
+            }
             Command::ReadCommand(verb) => {
                 let list = self.tools.read_commands();
                 VerbReply::from_reply(Box::pin(read_commands::run(caller, &list, &self.secrets, verb)).await)

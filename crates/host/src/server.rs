@@ -517,6 +517,7 @@ impl Connection {
             TerminalRequest::Picture => self.reply(number, terminal.picture().await?),
             TerminalRequest::Pieces(ranges, limit) => self.reply(number, terminal.pieces(ranges, limit).await?),
             TerminalRequest::Inputs(from) => self.reply(number, terminal.inputs(from).await?),
+            TerminalRequest::Recording => self.reply(number, terminal.recording().await?),
             TerminalRequest::Scrollback(limit) => self.reply(number, terminal.scrollback(limit).await?),
             TerminalRequest::WatchScreen(known) => self.reply(number, terminal.watch_screen(known).await?),
             TerminalRequest::WatchRows(known) => self.reply(number, terminal.watch_rows(known).await?),

@@ -7,8 +7,8 @@ use async_recursion::async_recursion as boxed;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, NotedState, Part, Picture, QueryFilter, Quiet, Reason, RunError, ScreenDelta,
-    ScreenUpdate, SecretText, Sent, Signal, Size, Variable, VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, NotedState, OutputRecording, Part, Picture, QueryFilter, Quiet, Reason, RunError,
+    ScreenDelta, ScreenUpdate, SecretText, Sent, Signal, Size, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
@@ -369,6 +369,14 @@ impl HostedTerminal {
     #[boxed]
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, AskError> {
         self.ask(TerminalRequest::Inputs(from)).await
+    }
+
+    /// Returns the recording of the recent output.
+    ///
+    /// # Errors
+    /// If the terminal has closed, or its host is of an older version.
+    pub async fn recording(&self) -> Result<OutputRecording, AskError> {
+        self.ask(TerminalRequest::Recording).await
     }
 
     /// Returns the output in each range of offsets, cut in the middle to at most `max_chars` characters.

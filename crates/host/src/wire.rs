@@ -144,6 +144,7 @@ impl HostRequest {
                 | TerminalRequest::WatchScreen(_)
                 | TerminalRequest::WatchRows(_)
                 | TerminalRequest::Inputs(_)
+                | TerminalRequest::Recording
                 | TerminalRequest::Variables(_) => CELLS_BYTES,
                 TerminalRequest::Read(_, limit) => limit.max_bytes().saturating_add(SMALL_BYTES),
                 TerminalRequest::Run(request) => request.limit.max_bytes().saturating_add(SCREEN_BYTES),
@@ -234,6 +235,7 @@ impl TerminalRequest {
             | Self::Picture
             | Self::Scrollback(_)
             | Self::Inputs(_)
+            | Self::Recording
             | Self::Pieces(..)
             | Self::Read(..)
             | Self::Describe
@@ -266,6 +268,7 @@ impl TerminalRequest {
             | Self::Picture
             | Self::Scrollback(_)
             | Self::Inputs(_)
+            | Self::Recording
             | Self::Pieces(..)
             | Self::WatchScreen(_)
             | Self::WatchRows(_)
@@ -307,6 +310,8 @@ pub enum TerminalRequest {
     Scrollback(usize),
     /// Return the log of inputs starting at this number. → `Vec<LoggedInput>`
     Inputs(u64),
+    /// Return the recording of the recent output. → `OutputRecording`
+    Recording,
     /// Read the texts between offsets, each of at most this number of characters. → `Vec<String>`
     Pieces(Vec<(u64, u64)>, usize),
     /// Return the screen once it differs from this version; immediately for `None`. → `ScreenUpdate`

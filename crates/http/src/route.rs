@@ -177,6 +177,7 @@ routes! {
     Post "/terminals/{session_id}/command" "RUN_COMMAND" of Terminal, Conflict;
     Post "/terminals/{session_id}/resize" "RESIZE_TERMINAL" of Terminal, Conflict;
     Post "/terminals/{session_id}/signal" "SEND_SIGNAL" of Terminal, Conflict;
+    Post "/terminals/{session_id}/recording" "RECORD_TERMINAL" of Terminal, Conflict;
     Post "/terminals/{session_id}/secret-request" "REQUEST_SECRET" of Terminal, Conflict;
     Post "/terminals/{session_id}/secret" "ENTER_SECRET" of Terminal for page, Conflict;
     Get "/terminals/{session_id}/variables" "GET_VARIABLES" of Terminal, Conflict;

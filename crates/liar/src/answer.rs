@@ -115,6 +115,7 @@ pub(crate) fn terminal_answer(id: &TerminalId, request: &TerminalRequest) -> Opt
         TerminalRequest::Ready(..) | TerminalRequest::View(_) => view(),
         TerminalRequest::Picture | TerminalRequest::Scrollback(_) => picture(),
         TerminalRequest::Inputs(_) => json!([input()]),
+        TerminalRequest::Recording => json!({"events": [], "is_cut": false}),
         TerminalRequest::Pieces(ranges, _) => json!(vec![""; ranges.len()]),
         TerminalRequest::WatchScreen(None) => delta()["update"].clone(),
         TerminalRequest::WatchRows(None) => delta(),

@@ -22,8 +22,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, AwaitOutput, CallError, CallTool, Decide, ErrorCode, ExitTerminal, GetRun, GetScreenContent,
-    GetWorkflowSchema, OpenTerminal, PNG_FIELD, ReadCommand, ReconnectingClient, RunCommand, RunDetail, RunWorkflow,
-    ScreenMode, SendInput, SkillName, Verb as _, WorkflowTopic, is_wrapped, unwrapped,
+    GetWorkflowSchema, OpenTerminal, PNG_FIELD, ReadCommand, ReconnectingClient, RecordTerminal, RunCommand, RunDetail,
+    RunWorkflow, ScreenMode, SendInput, SkillName, Verb as _, WorkflowTopic, is_wrapped, unwrapped,
 };
 use tokio::sync::broadcast;
 
@@ -294,6 +294,7 @@ fn is_failed_action(verb: &str, data: &Value) -> bool {
         GetScreenContent::NAME,
         ExitTerminal::NAME,
         ReadCommand::NAME,
+        RecordTerminal::NAME,
         RunCommand::NAME,
     ];
     let is_in_progress = ["timed_out", "awaiting_input"].iter().any(|field| data[*field] == true);

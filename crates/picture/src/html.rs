@@ -104,7 +104,7 @@ fn write_look(output: &mut String, look: &Look, foreground: Rgb, background: Rgb
     })();
 }
 
-fn escape(output: &mut String, text: &str) {
+pub(crate) fn escape(output: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '&' => output.push_str("&amp;"),

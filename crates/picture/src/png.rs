@@ -25,7 +25,7 @@ pub fn png(picture: &Picture) -> Result<Vec<u8>, TooLarge> {
     Ok(encode(&paint(picture)))
 }
 
-fn paint(picture: &Picture) -> Canvas {
+pub(crate) fn paint(picture: &Picture) -> Canvas {
     let width = i32::from(picture.cols) * CELL_WIDTH + 2 * MARGIN;
     let height = picture.rows.len() as i32 * CELL_HEIGHT + 2 * MARGIN;
     let mut canvas = Canvas::new(width, height, picture.background);

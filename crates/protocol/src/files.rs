@@ -7,12 +7,11 @@ const fn default_true() -> bool {
     true
 }
 
-/// Write a file here or on a remote host, atomically. Give content or content_base64 (up to 1 MiB), or from (up to 256
-/// MiB).
+/// Write a file here or on a remote host, atomically. Give content, content_base64 or from.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFile {
-    /// Path; on a remote host, relative to the home directory
+    /// Path; on a host, relative to the home directory
     pub path: String,
     /// Text
     pub content: Option<String>,
@@ -25,7 +24,7 @@ pub struct PutFile {
     /// Replace a file with other content
     #[serde(default = "default_true")]
     pub overwrite: bool,
-    /// Remote host, as in open_terminal
+    /// Host, as in open_terminal
     pub host: Option<String>,
 }
 
@@ -34,9 +33,9 @@ pub struct PutFile {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFile {
-    /// Path; on a remote host, relative to the home directory
+    /// Path; on a host, relative to the home directory
     pub path: String,
-    /// Local file to copy it to instead (up to 256 MiB)
+    /// Local file to copy it to instead
     pub to: Option<String>,
     /// Byte to begin at
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -47,7 +46,7 @@ pub struct GetFile {
     /// Replace the file in to if its content differs
     #[serde(default = "default_true")]
     pub overwrite: bool,
-    /// Remote host, as in open_terminal
+    /// Host, as in open_terminal
     pub host: Option<String>,
 }
 

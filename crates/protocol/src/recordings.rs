@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ScreenChange;
+use crate::{ScreenChange, WrittenFile};
 
 /// List the recordings that `steplatch terminal record` has made on this computer and whose files exist.
 #[serde_with_macros::skip_serializing_none]
@@ -108,4 +108,65 @@ pub struct RecordedFrame {
     /// Difference from the previous screen.
     #[serde(flatten)]
     pub change: ScreenChange,
+}
+
+/// Save what a terminal has shown as an animation, with secrets hidden: evidence of what was done.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RecordTerminal {
+    /// Terminal
+    pub session_id: String,
+    /// New file to write
+    pub path: String,
+    /// Format
+    #[serde(default)]
+    pub format: RecordingFormat,
+    /// Seconds ago to begin at
+    #[schemars(range(min = 0.0))]
+    pub since: Option<f64>,
+    /// Only the last commands of the shell
+    #[schemars(range(min = 1))]
+    pub commands: Option<u32>,
+    /// Maximum pause in seconds (default 2)
+    #[schemars(range(min = 0.05, max = 3600.0))]
+    pub idle_limit: Option<f64>,
+    /// Maximum size of the file (default 5 MB)
+    #[schemars(range(min = 1, max = 100_000_000))]
+    pub max_bytes: Option<u64>,
+}
+
+/// Format of a recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordingFormat {
+    /// An animated PNG
+    #[default]
+    Apng,
+    /// An animated SVG, whose text is text
+    Svg,
+    /// A recording for asciinema (asciicast v3)
+    Cast,
+}
+
+/// Result of saving a recording.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RecordTerminalReply {
+    /// True if the file has been written
+    pub success: bool,
+    /// Terminal
+    pub session_id: String,
+    /// The file
+    pub file: Option<WrittenFile>,
+    /// Time of the first screen (ISO 8601, UTC)
+    pub begins_at: Option<String>,
+    /// Duration in seconds, with shortened pauses
+    pub duration: Option<f64>,
+    /// Number of different screens; of a cast, of events
+    pub frames: Option<u64>,
+    /// True if older output is no longer held, so that the recording may begin later than requested
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+    /// Error message, with a suggested next step
+    pub error: Option<String>,
 }

@@ -514,7 +514,7 @@ pub struct Decide {
 pub struct ProposePatch {
     /// The run, which waits at such a gate
     pub run_id: String,
-    /// JSON Patch (RFC 6902) of its definition, such as [{"op": "replace", "path": "/states/NAME/action/params/pattern", "value": "OLD|NEW"}]
+    /// JSON Patch of its definition: [{"op": "replace", "path": "/states/NAME/action/params/pattern", "value": "OLD|NEW"}]
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub patch: Value,
     /// The reason, for the person who decides

@@ -157,6 +157,7 @@ verbs! {
     terminals::GetVariables => GetVariablesReply, "GET_VARIABLES", None, "Get variables of a shell", READS;
     terminals::SetVariables => SetVariablesReply, "SET_VARIABLES", None, "Set variables of a shell", SETS;
     terminals::ResizeTerminal => ResizeTerminalReply, "RESIZE_TERMINAL", Some("resize_terminal"), "Resize a terminal", SETS;
+    recordings::RecordTerminal => RecordTerminalReply, "RECORD_TERMINAL", Some("record_terminal"), "Save a recording of a terminal", SAVES;
     terminals::RequestSecret => RequestSecretReply, "REQUEST_SECRET", Some("request_secret"), "Ask a person for a password", READS;
     terminals::EnterSecret => EnterSecretReply, "ENTER_SECRET", None, "Type a password as a person", EXECUTES;
     terminals::SendSignal => SendSignalReply, "SEND_SIGNAL", Some("send_signal"), "Signal a terminal's program", EXECUTES;

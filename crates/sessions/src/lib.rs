@@ -15,6 +15,7 @@ mod dialogue;
 mod ending;
 mod error;
 mod event_sink;
+mod evidence;
 mod files;
 mod held_terminals;
 mod hosts;

@@ -6,6 +6,7 @@
 
 use crate::history::History;
 use crate::intake::OutputPipeline;
+use crate::output_log::RecordedChange;
 use crate::screen::{Emulator, Modes, Picture, Size};
 use crate::transcript::Transcript;
 
@@ -22,7 +23,7 @@ pub struct Replay {
 
 /// State of the escape sequence at the end of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SequenceState {
+pub(crate) enum SequenceState {
     /// Outside a sequence.
     Outside,
     /// After `ESC` and intermediate bytes.
@@ -52,6 +53,24 @@ impl Replay {
     pub fn draw(&mut self, text: &str) {
         self.pipeline.take_in(text.as_bytes(), &mut DiscardReplies);
         self.sequence_state = self.sequence_state.after(text.as_bytes());
+    }
+
+    /// Applies a change of a recording.
+    pub fn apply(&mut self, change: &RecordedChange) {
+        match change {
+            RecordedChange::Printed(text) => self.draw(text),
+            RecordedChange::Redrawn(screen) => {
+                *self = Self::new(self.size());
+                self.draw(screen);
+            }
+            RecordedChange::Resized(size) => self.resize(*size),
+        }
+    }
+
+    /// Returns text that draws this screen on an empty one of the same size, without the screen below the alternate one.
+    #[must_use]
+    pub fn snapshot(&self) -> String {
+        self.pipeline.screen.snapshot()
     }
 
     /// Changes the size.
@@ -105,7 +124,7 @@ impl Replay {
 
 impl SequenceState {
     /// Returns the state after `bytes` have followed.
-    fn after(self, bytes: &[u8]) -> Self {
+    pub(crate) fn after(self, bytes: &[u8]) -> Self {
         let (before, rest) = match memchr::memrchr(ESC, bytes) {
             Some(last) => (Self::Escape, &bytes[last + 1..]),
             None => (self, bytes),

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::VariablesError;
+use crate::output_log::OutputRecording;
 use crate::screen::{Cursor, Modes};
 use crate::terminal::{Closed, Description, Excerpt, Input, Lifecycle, Request, Sent, View};
 use crate::wait::{PatternMatch, Reason, Until, Wait, Waited};
@@ -113,6 +114,7 @@ impl SimulatedShell<'_> {
             }
             Request::Describe(reply) => drop(reply.send(self.description.clone())),
             Request::Inputs(_, reply) => drop(reply.send(Vec::new())),
+            Request::Recording(reply) => drop(reply.send(OutputRecording::default())),
             Request::Pieces(_, _, reply) => drop(reply.send(Vec::new())),
             Request::Exchange(reply) => drop(reply.send(Err(VariablesError::NotIntegrated { program: None }))),
             Request::Script(_, reply) => drop(reply.send(Err(VariablesError::NotIntegrated { program: None }))),

@@ -40,6 +40,7 @@ use crate::keys::UnknownKey;
 use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
 use crate::mouse::MouseInput;
+use crate::output_log::OutputRecording;
 use crate::pointer::PointerError;
 use crate::process::{Exit, Survivor};
 use crate::refusal::{TerminalClosed, changed};
@@ -585,6 +586,7 @@ pub(crate) enum Request {
     Scrollback(usize, oneshot::Sender<Picture>),
     /// Reads the entries of the log of inputs starting at this number.
     Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
+    Recording(oneshot::Sender<OutputRecording>),
     Pieces(Vec<(u64, u64)>, usize, oneshot::Sender<Vec<String>>),
     /// Replies when the screen differs from the known version.
     WatchScreen(ScreenWatcher),
@@ -631,6 +633,7 @@ impl Request {
             | Self::Picture(_)
             | Self::Scrollback(..)
             | Self::Inputs(..)
+            | Self::Recording(_)
             | Self::Pieces(..)
             | Self::WatchScreen(..)
             | Self::Read(..)
@@ -750,6 +753,14 @@ impl Terminal {
     /// If the terminal has closed.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, TerminalClosed> {
         self.send_request(|reply| Request::Inputs(from, reply)).await
+    }
+
+    /// Returns the recording of the recent output.
+    ///
+    /// # Errors
+    /// If the terminal has closed.
+    pub async fn recording(&self) -> Result<OutputRecording, TerminalClosed> {
+        self.send_request(Request::Recording).await
     }
 
     /// Returns the texts of ranges of offsets. A longer text than `max_chars` characters is shortened to its beginning

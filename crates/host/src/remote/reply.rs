@@ -13,8 +13,8 @@ use steplatch_files::{DirectoryEntry, FileDigest, FileError, FileFacts, FilePiec
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, CommandOutcome, CommandResult, Description, Excerpt, Exit, Handover, InputContext, InputError, LockHolder,
-    LoggedAction, LoggedInput, LoggedText, NotedState, Picture, RunError, ScreenDelta, ScreenUpdate, Sent, Size,
-    Variable, VariablesError, View, Waited, is_link_address,
+    LoggedAction, LoggedInput, LoggedText, NotedState, OutputRecording, Picture, RecordedChange, RunError, ScreenDelta,
+    ScreenUpdate, Sent, Size, Variable, VariablesError, View, Waited, is_link_address,
 };
 
 use crate::wire::{AttachReply, InvalidPattern, OpenRefused, OpenedTerminal, Stage};
@@ -560,6 +560,18 @@ impl Reply for OpenedTerminal {
 impl Reply for AttachReply {
     fn checked(self) -> Result<Self, Reason> {
         check_size(self.size)?;
+        Ok(self)
+    }
+}
+
+impl Reply for OutputRecording {
+    fn checked(self) -> Result<Self, Reason> {
+        for event in &self.events {
+            ensure(Duration::from_millis(event.at_millis) < MAX_TIME, IMPOSSIBLE_TIME)?;
+            if let RecordedChange::Resized(size) = event.change {
+                check_size(size)?;
+            }
+        }
         Ok(self)
     }
 }

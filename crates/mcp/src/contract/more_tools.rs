@@ -13,7 +13,7 @@ pub(super) const MORE_TOOLS: &str = "more_tools";
 
 const DESCRIPTION: &str = "\
 Use the tools that are not in this list: files here and on other hosts, answers to runs (decide), lists and ends of runs, saved \
-and remote workflows, captures, passwords of a person, signals and sizes of terminals. Without arguments it lists them, \
+and remote workflows, captures, recordings, passwords of a person, signals and sizes of terminals. Without arguments it lists them, \
 with tool it shows the parameters of one (also of those in this list), with arguments it calls it.";
 
 /// A call of the tool.

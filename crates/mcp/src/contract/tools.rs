@@ -128,7 +128,7 @@ type ParametersByTool<'p> = [(&'p str, &'p [&'p str])];
 
 /// Accepted parameters that no list of tools has, because few tasks, only people or only captured workflows need them: they
 /// would cost every model tokens. [`find_complete_tool`] has them.
-const RARE_PARAMETERS: [(&str, &[&str]); 12] = [
+const RARE_PARAMETERS: [(&str, &[&str]); 13] = [
     ("await_output", &["stop_at_input", "reads", "highlighted", "target", "screen"]),
     (
         "capture_workflow",
@@ -141,6 +141,7 @@ const RARE_PARAMETERS: [(&str, &[&str]); 12] = [
     ("list_workflows", &["limit"]),
     ("open_terminal", &["wait_ready"]),
     ("put_file", &["overwrite"]),
+    ("record_terminal", &["idle_limit", "max_bytes"]),
     ("run_command", &["environment"]),
     ("run_workflow", &["detail", "engine", "execution_timeout", "max_states"]),
     ("send_input", &["stop_at_input", "reads", "highlighted", "screen", "mouse"]),
@@ -173,6 +174,9 @@ fn remove_parameters<'n>(parameters: &mut JsonObject, names: impl Iterator<Item 
     }
 }
 
+/// Maximum length of a description that only repeats the name of its parameter, such as "Save the workflow", in bytes.
+const MAX_EVIDENT_BYTES: usize = 17;
+
 /// Removes the parts of a schema that a model does not need for a call: bounds (error messages state them), and the
 /// descriptions of self-explanatory parameters.
 fn shorten(parameters: &mut JsonObject) {
@@ -192,7 +196,11 @@ fn shorten(parameters: &mut JsonObject) {
             field.remove("required");
             field.insert("description".to_owned(), description.into());
         }
-        if name == "reason" || matches!(name.as_str(), "session_id" | "run_id") && is_required(name) {
+        let is_evident = |text: &Value| text.as_str().is_some_and(|text| text.len() <= MAX_EVIDENT_BYTES);
+        if name == "reason"
+            || matches!(name.as_str(), "session_id" | "run_id") && is_required(name)
+            || field.get("description").is_some_and(is_evident)
+        {
             field.remove("description");
         }
     }

@@ -268,7 +268,9 @@ impl Screen for Emulator {
     }
 
     fn snapshot(&self) -> String {
-        paint::snapshot(self.rows(), self.cursor(), *self.page.term().mode(), self.page.area(), self.page.links())
+        let (term, links) = (self.page.term(), self.page.links());
+        let pen = &term.grid().cursor.template;
+        paint::snapshot(self.rows(), (self.cursor(), pen), *term.mode(), self.page.area(), links)
     }
 
     fn keyframe(&self) -> Option<String> {

@@ -30,10 +30,11 @@ pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
     out
 }
 
-/// Paints a whole screen: clears it, draws every row at its position, and sets the modes and the cursor.
+/// Paints a whole screen: clears it, draws every row at its position, and sets the modes, the cursor and the attributes of
+/// the text that follows, which are those of the cell `pen`.
 pub(super) fn snapshot<'a>(
     rows: impl Iterator<Item = &'a [Cell]>,
-    cursor: Cursor,
+    (cursor, pen): (Cursor, &Cell),
     mode: TermMode,
     area: Area,
     links: &Links,
@@ -66,6 +67,10 @@ pub(super) fn snapshot<'a>(
     let column = usize::from(cursor.col).saturating_sub(origin.1) + 1;
     let _ = write!(out, "\x1b[{row};{column}H");
     out.push_str(if cursor.visible { "\x1b[?25h" } else { "\x1b[?25l" });
+    let style = Style::from_cell(pen);
+    if style != Style::default() {
+        style.write(&mut out);
+    }
     out
 }
 

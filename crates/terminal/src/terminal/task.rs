@@ -49,6 +49,7 @@ use crate::integration::{IntegrationSession, Kind};
 use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_BUSYBOX_LINE_BYTES, MAX_LINE_BYTES};
 use crate::mouse;
+use crate::output_log::{CurrentScreen, OutputLog};
 use crate::pointer;
 use crate::process::{
     Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_multiplexer, is_relay,
@@ -134,6 +135,7 @@ struct Task {
     /// Replies to terminal queries that no program can read yet.
     answers: Answers,
     inputs: InputLog,
+    output_log: OutputLog,
     /// Log entry of the line that the shell runs, and the offset of its output.
     entered: Option<(u64, u64)>,
     write_lock: WriteLock,
@@ -281,6 +283,7 @@ pub(crate) async fn run(
         is_noisy: false,
         answers: Answers::default(),
         inputs: InputLog::new(parts.logs_inputs),
+        output_log: OutputLog::new(parts.logs_inputs),
         entered: None,
         write_lock: WriteLock::default(),
         idle: parts.idle,
@@ -320,6 +323,19 @@ pub(crate) async fn run(
 }
 
 type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
+
+/// Returns the screen for the log of output.
+fn current_screen(intake: &OutputPipeline) -> CurrentScreen<impl Fn() -> String> {
+    let screen = &intake.screen;
+    let is_alternate = screen.modes().alternate_screen;
+    CurrentScreen { size: screen.size(), is_alternate, snapshot: || screen.snapshot() }
+}
+
+/// Returns a time in milliseconds since 1970.
+fn epoch_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 impl Task {
     /// Serves requests until the terminal is closed, its grace time has passed, or no handle is left.
@@ -432,6 +448,9 @@ impl Task {
                 drop(reply.send(excerpt::read_ranges(self.intake.transcript.history(), &ranges, max_chars)));
             }
             Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
+            Request::Recording(reply) => {
+                drop(reply.send(self.output_log.recording(&current_screen(&self.intake))));
+            }
             Request::Scrollback(max_rows, reply) => drop(reply.send(self.intake.screen.scrollback(max_rows))),
             Request::WatchScreen(watcher) => match watcher.known {
                 // `answer_watchers` replies after further output.
@@ -606,6 +625,8 @@ impl Task {
         let start = self.intake.transcript.history().end();
         let mut replies = Vec::new();
         self.begin_screen_version();
+        let now = SystemTime::now();
+        self.output_log.record(epoch_millis(now), bytes, &current_screen(&self.intake));
         self.intake.take_in(bytes, &mut replies);
         if !replies.is_empty() {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
@@ -616,7 +637,7 @@ impl Task {
         if self.outgoing.awaits_line_editor() && self.collects_lines() {
             self.outgoing.end_pause();
         }
-        self.description.last_activity = SystemTime::now();
+        self.description.last_activity = now;
         self.activity.record_event();
         for wait in &mut self.waits {
             wait.has_output = true;
@@ -1064,6 +1085,7 @@ impl Task {
         self.log_input(None, context, LoggedAction::Resized(size));
         self.begin_screen_version();
         self.intake.resize(size);
+        self.output_log.record_size(epoch_millis(SystemTime::now()), &current_screen(&self.intake));
         self.description.size = size;
         let _ = self.viewers.send(Output::Resized(size));
     }

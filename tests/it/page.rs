@@ -451,6 +451,16 @@ fn run_view_shows_result_input_log_and_equal_comparison() {
     });
 }
 
+#[test]
+fn app_in_a_client_shows_terminals_and_runs_and_answers_nothing() {
+    let page = PageHome::new();
+    page.play_with("app.mjs", &json!({"program": STEPLATCH}), |page, request| {
+        // A link starts the server of the page.
+        let terminal = request["serves"].as_str().unwrap();
+        serde_json::from_str(&page.run_as_person(&format!("terminal share {terminal} --json"))).unwrap()
+    });
+}
+
 /// The pictures are written to the directory in `STEPLATCH_PAGE_SHOTS`, if set.
 #[test]
 fn documentation_pictures_can_be_generated() {

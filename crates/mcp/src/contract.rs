@@ -1,5 +1,6 @@
 //! The offer to agents: each tool is a verb of the daemon, or a workflow that the daemon runs.
 
+mod app;
 mod client_pool;
 mod client_traits;
 mod gates;
@@ -73,6 +74,9 @@ pub struct Contract {
     clients: ClientPool,
     elicitor: Elicitor,
     registry: Registry,
+    /// The connection of the app and of resources. What a client reads there need not reach its model, so it does not count
+    /// as seen.
+    viewer: ReconnectingClient,
 }
 
 impl Contract {
@@ -81,7 +85,8 @@ impl Contract {
     pub fn new(daemon: ReconnectingClient) -> Self {
         // Use a separate connection, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.with_own_connection("mcp tools"));
-        Self { registry, elicitor: Elicitor::default(), clients: ClientPool::new(daemon) }
+        let viewer = daemon.with_own_connection("mcp resources");
+        Self { registry, elicitor: Elicitor::default(), clients: ClientPool::new(daemon), viewer }
     }
 
     /// Returns the connection to the daemon under the client's name.
@@ -270,7 +275,7 @@ fn reply_form<'a>(verb: &'a str, arguments: Option<&'a JsonObject>, client: &Cli
     let arguments = arguments.filter(|_| verb != CallTool::NAME);
     let wants_all_fields =
         arguments.is_some_and(|arguments| arguments.get("detail").is_some_and(|detail| detail == "full"));
-    match ClientTraits::by_name(client.name().as_deref()).reads_text && !wants_all_fields {
+    match ClientTraits::new(client).reads_text && !wants_all_fields {
         true => ReplyForm::Text { verb, arguments },
         false => ReplyForm::Structured,
     }
@@ -347,8 +352,8 @@ impl ServerBackend for Contract {
         result
     }
 
-    async fn tools(&self, client: Option<&str>) -> CachedList<Tool> {
-        let (items, ttl_ms) = self.registry.list(ClientTraits::by_name(client)).await;
+    async fn tools(&self, client: Option<&ClientContext<'_>>) -> CachedList<Tool> {
+        let (items, ttl_ms) = self.registry.list(client.map(ClientTraits::new).unwrap_or_default()).await;
         CachedList { items, ttl_ms }
     }
 
@@ -360,6 +365,12 @@ impl ServerBackend for Contract {
         if call.name == more_tools::MORE_TOOLS
             && let Some(result) = self.resolve_more_tools(call).await
         {
+            return Outcome::Done(ToolReply::Result(result));
+        }
+        if call.name == app::LOOK && ClientTraits::new(&call.client).shows_apps {
+            let arguments = call.arguments.take().unwrap_or_default();
+            let looked = app::look(&arguments, &self.viewer).await;
+            let result = looked.unwrap_or_else(|error| error_result(GetScreenContent::NAME, app::LOOK, &error));
             return Outcome::Done(ToolReply::Result(result));
         }
         let (verb, params) = match self.registry.find(&call.name).await {
@@ -401,15 +412,22 @@ impl ServerBackend for Contract {
     }
 
     async fn resources(&self, client: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
-        resources::all(&self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
+        let mut list = resources::all(&self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))?;
+        if ClientTraits::new(client).shows_apps {
+            list.items.push(app::resource());
+        }
+        Ok(list)
     }
 
     fn templates(&self) -> CachedList<ResourceTemplate> {
         resources::templates()
     }
 
-    async fn read(&self, uri: &str, client: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
-        resources::read(uri, &self.daemon_for_client(client)).await.map_err(|error| internal_error(&error))
+    async fn read(&self, uri: &str, _client: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+        if let Some(page) = app::read(uri) {
+            return Ok(Some(vec![page]));
+        }
+        resources::read(uri, &self.viewer).await.map_err(|error| internal_error(&error))
     }
 
     async fn skills(&self, client: &ClientContext<'_>) -> Result<CachedList<SkillPackage>, ErrorData> {

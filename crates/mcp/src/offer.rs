@@ -29,8 +29,8 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
     fn server_config(&self) -> ServerConfig;
 
-    /// Returns the tools for the client with this name, sorted by name.
-    fn tools(&self, client: Option<&str>) -> impl Future<Output = CachedList<Tool>> + Send;
+    /// Returns the tools for the client, or for an unknown one, sorted by name.
+    fn tools(&self, client: Option<&ClientContext<'_>>) -> impl Future<Output = CachedList<Tool>> + Send;
 
     /// Returns the tool called `name`, from local data, without a request to the daemon.
     fn tool(&self, name: &str) -> Option<Tool>;
@@ -284,6 +284,15 @@ impl<'c> ClientContext<'c> {
     #[must_use]
     pub fn supports_tasks(&self) -> bool {
         self.is_modern() && self.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
+    }
+
+    /// Returns whether the client shows apps: pages of this media type, by an extension of the protocol.
+    #[must_use]
+    pub fn shows_apps(&self, extension: &str, mime_type: &str) -> bool {
+        let capabilities = self.context.client_capabilities().unwrap_or_default();
+        let extensions = capabilities.extensions.unwrap_or_default();
+        let mime_types = extensions.get(extension).and_then(|settings| settings.get("mimeTypes")?.as_array());
+        mime_types.is_some_and(|mime_types| mime_types.iter().any(|known| known == mime_type))
     }
 
     /// Returns whether the client can show a form to a person.

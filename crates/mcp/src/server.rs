@@ -112,7 +112,7 @@ impl<O: ServerBackend> Server<O> {
     }
 
     async fn unknown_tool_error(&self, call: &Call<'_>) -> ErrorData {
-        let tools = self.offer().tools(call.client.name().as_deref()).await;
+        let tools = self.offer().tools(Some(&call.client)).await;
         let names: Vec<_> = tools.items.into_iter().map(|tool| tool.name).collect();
         let name = shorten_name(&call.name);
         ErrorData::invalid_params(format!("there is no tool '{name}'; the tools are {}", names.join(", ")), None)
@@ -202,7 +202,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         check_first_page(request)?;
-        let cached_list = self.offer().tools(ClientContext::new(&context).name().as_deref()).await;
+        let cached_list = self.offer().tools(Some(&ClientContext::new(&context))).await;
         let mut list = ListToolsResult::with_all_items(cached_list.items);
         list.meta = self.with_identity(list.meta, &context);
         // Clients receive different lists.

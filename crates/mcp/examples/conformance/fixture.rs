@@ -255,7 +255,7 @@ impl ServerBackend for Fixture {
         result
     }
 
-    async fn tools(&self, _client: Option<&str>) -> CachedList<Tool> {
+    async fn tools(&self, _client: Option<&ClientContext<'_>>) -> CachedList<Tool> {
         let mut items = tools();
         if self.lists_extra_tool.load(Ordering::Relaxed) {
             let no_arguments = object(json!({"type": "object", "properties": {}}));

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client_traits::ClientTraits;
-use super::{more_tools, tools};
+use super::{app, more_tools, tools};
 use crate::offer::ListChange;
 
 /// Lifetimes of a cached list in milliseconds: without workflows, and with some.
@@ -119,6 +119,9 @@ impl Registry {
         if client.reads_text {
             tools.iter_mut().for_each(|tool| tool.output_schema = None);
         }
+        if client.shows_apps {
+            app::add_to(&mut tools);
+        }
         tools.sort_by(|left, right| left.name.cmp(&right.name));
         (tools, if cached.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
     }
@@ -127,6 +130,7 @@ impl Registry {
     pub(super) fn find_cached_tool(&self, name: &str) -> Option<Tool> {
         match tools::find_tool(name) {
             _ if name == more_tools::MORE_TOOLS => Some(more_tools::tool()),
+            _ if name == app::LOOK => Some(app::look_tool()),
             Some(tool) => Some(tool.clone()),
             None => self.shared.cached().workflows.get(name).map(|workflow| workflow.tool.clone()),
         }

@@ -60,6 +60,10 @@ impl Sessions {
         verb: RecordTerminal,
     ) -> Result<RecordTerminalReply, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
+        // Writing refuses a file that appears later.
+        if tokio::fs::symlink_metadata(caller.directory.join(&verb.path)).await.is_ok() {
+            return Err(format!("'{}' already exists; choose another file", verb.path).into());
+        }
         let recording = terminal.recording().await.map_err(|error| {
             match error {
             AskError::Refused(Refusal::NotUnderstood) => SessionError::Message(
@@ -104,7 +108,8 @@ impl Sessions {
             content: None,
             content_base64: Some(STANDARD.encode(&encoded.bytes)),
             from: None,
-            mode: None,
+            // As of a live recording: for its owner.
+            mode: Some("0600".to_owned()),
             overwrite: false,
             host: None,
         };

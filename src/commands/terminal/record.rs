@@ -82,6 +82,9 @@ impl Record {
             return Err(Failure::usage("what was shown is written to a file: give its name in place of -".to_owned()));
         }
         let path = std::path::absolute(&file)?;
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::usage(format!("'{}' already exists; choose another file", file.display())));
+        }
         let path = path.to_str().ok_or_else(|| Failure::usage("the name of the file is not UTF-8".to_owned()))?;
         let verb = RecordTerminal {
             session_id: self.id,

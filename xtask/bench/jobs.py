@@ -53,11 +53,12 @@ def parse_reply(tool, text, is_error):
     if not text.startswith("{"):
         return {"error": text, "success": False} if is_error else {field: text}
     fields, separator, rest = text.partition("\n")
-    try:
-        reply = json.loads(fields)
-    except ValueError:
-        return {"error": text, "success": False}
-    return reply | {field: rest} if separator else reply
+    for whole, more in [(fields, {field: rest} if separator else {}), (text, {})]:
+        try:
+            return json.loads(whole) | more
+        except ValueError:
+            continue
+    return {"error": text, "success": False}
 
 
 def check_is_stuck():
@@ -257,6 +258,44 @@ class SixTools(Ours):
 
     def run(self, *_, **__):
         raise Failed("has no run_command")
+
+
+class DesktopCommander(SixTools):
+    """The same with the processes of Desktop Commander, which have no terminal: it types lines and reads what is printed."""
+
+    name = "Desktop Commander"
+    wraps = False
+
+    def open(self, shell="bash", environment=None, **_):
+        variables = "".join(f"{name}={value!r} " for name, value in (environment or {}).items())
+        started = self.server.call("start_process", command=f"{variables}{shell}", timeout_ms=1000)
+        found = re.search(r"PID (\d+)", started.get("screen_content") or "")
+        if found is None:
+            raise Failed(str(started))
+        return int(found.group(1))
+
+    def type(self, session, text):
+        reply = self.server.call("interact_with_process", pid=session, input=text, wait_for_prompt=False)
+        return self.checked(reply)
+
+    def say(self, session, text, expect=None, until="prompt", timeout=10, **_):
+        arguments = {"pid": session, "input": text, "timeout_ms": 5000}
+        reply = self.checked(self.server.call("interact_with_process", **arguments))
+        return reply if expect is None else self.look(session, reply, expect, timeout)
+
+    def screen(self, session, **_):
+        return self.server.call("read_process_output", pid=session, timeout_ms=1000)
+
+    def put(self, path, content):
+        self.checked(self.server.call("write_file", path=path, content=content))
+
+    def keys(self, session, *names, text="", expect=None):
+        if names not in [(), ("enter",)]:
+            raise Failed("has no keys")
+        return self.say(session, text, expect)
+
+    def close(self, session):
+        self.server.call("force_terminate", pid=session)
 
 
 class TmuxServer:
@@ -1787,6 +1826,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--steplatch", required=True)
     arguments.add_argument("--peer")
+    arguments.add_argument("--commander", help="Desktop Commander, a second peer")
     arguments.add_argument("--tmux", action="store_true", help="also with tmux in an agent's own shell")
     arguments.add_argument("--client", default="jobs", help="name of the client, which decides the form of replies")
     arguments.add_argument("--only", type=int, nargs="*", help="numbers of jobs")
@@ -1797,6 +1837,8 @@ def main():
     servers = [(Ours, [given.steplatch, "mcp"])]
     if given.peer:
         servers.append((SixTools, [given.peer]))
+    if given.commander:
+        servers.append((DesktopCommander, [given.commander, "--no-onboarding"]))
     if given.tmux:
         servers.append((Tmux, ["tmux"]))
     failed = stuck_waits = 0

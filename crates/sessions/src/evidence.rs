@@ -114,6 +114,9 @@ impl Sessions {
             host: None,
         };
         let written = self.put_file(caller, file, None).await;
+        if let Some(error) = written.error {
+            return Err(error.into());
+        }
         Ok(RecordTerminalReply {
             success: written.success,
             session_id: terminal.id().to_string(),
@@ -122,7 +125,7 @@ impl Sessions {
             duration: Some((encoded.duration.as_secs_f64() * 1e3).round() / 1e3),
             frames: Some(encoded.frames),
             is_cut,
-            error: written.error,
+            error: None,
         })
     }
 }

@@ -24,12 +24,12 @@ fn listed(agent: &Agent) -> Option<Value> {
 
 #[test]
 fn listed_command_runs_without_a_shell_and_others_do_not() {
-    let home = home_with_list("cat **; sleep *; printf *; seq *; ls");
+    let home = home_with_list("cat **; sleep *; printf *; seq *; ls; sh late");
     let agent = Agent::new(&home);
     let tool = listed(&agent).unwrap();
     assert_eq!(tool["annotations"]["readOnlyHint"], true);
     assert_eq!(tool["annotations"]["destructiveHint"], false);
-    assert!(tool["description"].as_str().unwrap().ends_with("cat **; sleep *; printf *; seq *; ls"), "{tool}");
+    assert!(tool["description"].as_str().unwrap().ends_with("cat **; sleep *; printf *; seq *; ls; sh late"), "{tool}");
     let run = |arguments: Value| agent.begin("read_command", arguments).answer()["result"].clone();
     let read = |command: Value| run(json!({"command": command, "working_directory": home.path()}));
 
@@ -48,6 +48,12 @@ fn listed_command_runs_without_a_shell_and_others_do_not() {
         assert_eq!(reply["isError"], true, "{command}: {reply}");
         assert!(reply.to_string().contains("not on the user's list and was not run"), "{command}: {reply}");
     }
+    // A process in the background prints after the end of the command: all of it, or an error.
+    let script = home.path().join("late");
+    fs::write(&script, "(sleep 0.7; echo late) & exit 0\n").unwrap();
+    assert_eq!(read(json!(["sh", "late"]))["structuredContent"]["output"], "late\n");
+    let reply = run(json!({"command": ["sh", "late"], "working_directory": home.path(), "timeout": 0.2}));
+    assert!(reply["isError"] == true && reply.to_string().contains("did not end within 0.2 s"), "{reply}");
     let reply = run(json!({"command": ["sleep", "600"], "timeout": 0.2}));
     assert!(reply.to_string().contains("did not end within 0.2 s"), "{reply}");
     let reply = read(json!(["seq", "9999"]))["structuredContent"].clone();

@@ -24,9 +24,6 @@ const MAX_STREAM_BYTES: usize = 4 << 20;
 /// Maximum length of a returned text, in bytes.
 const MAX_TEXT_BYTES: usize = 20_000;
 
-/// Time limit for the end of the streams after the end of the command: a process in the background may hold them.
-const STREAMS_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// Variables that keep programs from opening a pager, drawing, and taking locks.
 const VARIABLES: [(&str, &str); 4] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_OPTIONAL_LOCKS", "0"), ("TERM", "dumb")];
@@ -199,22 +196,9 @@ async fn try_run(caller: &Caller, list: &[AllowedCommand], verb: &ReadCommand) -
     let (mut output, mut errors) = (Vec::new(), Vec::new());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let work = async {
-        let streams =
-            async { tokio::try_join!(read_stream(stdout, &mut output), read_stream(stderr, &mut errors)).map(drop) };
-        tokio::pin!(streams);
-        let status = tokio::select! {
-            read = &mut streams => {
-                read?;
-                child.wait().await
-            }
-            status = child.wait() => {
-                if let Ok(read) = tokio::time::timeout(STREAMS_TIMEOUT, &mut streams).await {
-                    read?;
-                }
-                status
-            }
-        };
-        status.map_err(|error| format!("the end of the command is unknown: {error}"))
+        // A process in the background may still print.
+        tokio::try_join!(read_stream(stdout, &mut output), read_stream(stderr, &mut errors))?;
+        child.wait().await.map_err(|error| format!("the end of the command is unknown: {error}"))
     };
     let status = tokio::time::timeout(Duration::from_secs_f64(timeout), work)
         .await

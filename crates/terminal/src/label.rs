@@ -196,10 +196,12 @@ fn border_before(rows: &[Vec<Glyph>], row: usize, start: usize) -> Border {
         None => Border::Clear,
         Some(second) if second.sign.is_whitespace() => Border::Clear,
         Some(second) => window(second).unwrap_or_else(|| {
-            // The bullet of a list, or the closing bracket of a checkbox.
+            // The bullet of a list, or a checkbox with at most one character.
             let is_bullet =
                 !second.sign.is_alphanumeric() && is_blank_or_frame(before(3)) && is_blank_or_frame(before(4));
-            match is_bullet || ")]}>|".contains(second.sign) {
+            let opens = |distance| before(distance).is_some_and(|glyph| "([{<".contains(glyph.sign));
+            let is_checkbox = ")]}>".contains(second.sign) && (opens(3) || opens(4));
+            match is_bullet || is_checkbox || second.sign == '|' {
                 true => Border::Clear,
                 false => border_beside(second, own, OPENERS),
             }
@@ -223,11 +225,11 @@ fn border_after(rows: &[Vec<Glyph>], row: usize, end: usize) -> Border {
         Some(second) if second.sign.is_whitespace() => Border::Clear,
         Some(second) if ELLIPSES.contains(second.sign) => Border::Cut,
         Some(second) => window(second).unwrap_or_else(|| {
-            // An arrow after the label, or the opening bracket of the next button.
+            // An arrow after the label.
             let is_arrow = !second.sign.is_alphanumeric()
                 && is_blank_or_frame(line.get(end + 2))
                 && is_blank_or_frame(line.get(end + 3));
-            match is_arrow || "([{<|".contains(second.sign) {
+            match is_arrow || second.sign == '|' {
                 true => Border::Clear,
                 false => border_beside(second, own, CLOSERS),
             }
@@ -334,6 +336,8 @@ mod tests {
             (["Is it OK?  Quit"], "OK"),
             (["Save-as  Quit"], "Save"),
             (["Save as...  Quit"], "Save as"),
+            (["(Do not) Save  Quit"], "Save"),
+            (["Save (as copy)  Quit"], "Save"),
         ] {
             assert!(matches!(find_label(&plain(&rows), label), Err(LabelError::Part { .. })), "{rows:?} {label}");
         }

@@ -7,6 +7,7 @@
 mod encodings;
 mod known;
 mod own_words;
+mod parts;
 mod stream;
 mod words;
 
@@ -21,6 +22,7 @@ use steplatch_terminal::{Picture, SecretText};
 use tokio::sync::watch;
 
 use known::{KnownSecrets, Scope};
+use parts::{Cuts, part_ranges};
 pub use stream::RedactedStream;
 pub use words::is_short_word;
 use words::{contains_secret, replace_secret, secret_ranges, strip_secret_prefix_at_end, strip_secret_suffix_at_start};
@@ -175,7 +177,8 @@ impl Redactor {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns the rows of a screen with all secrets masked, including secrets wrapped over several rows.
+    /// Returns the rows of a screen with all secrets masked, including secrets wrapped over several rows, and long parts
+    /// of secrets.
     pub fn masked_screen(&self, mut screen: String) -> String {
         if self.hides_all() && !screen.is_empty() {
             return MASK.to_owned();
@@ -187,13 +190,15 @@ impl Redactor {
         // Mask each character of a divided secret, so that the rows keep their width.
         for secret in values.iter().filter(|secret| !secret.is_empty()) {
             let mut hidden_positions = Vec::new();
-            for found in secret_ranges(&joined, secret) {
+            let parts = part_ranges(&joined, secret, &Cuts::default());
+            for found in secret_ranges(&joined, secret).chain(parts) {
                 let first = joined[..found.start].chars().count();
                 hidden_positions.extend(first..first + joined[found].chars().count());
             }
             if hidden_positions.is_empty() {
                 continue;
             }
+            hidden_positions.sort_unstable();
             // Line ends do not count.
             let mut position = 0;
             let hide = |character: char| {
@@ -207,7 +212,8 @@ impl Redactor {
         screen
     }
 
-    /// Returns the cells of a screen with all secrets masked, including secrets wrapped over several rows.
+    /// Returns the cells of a screen with all secrets masked, including secrets wrapped over several rows, long parts of
+    /// secrets, and the parts that the screen cuts: at its first cell, at its right edge and at the cursor.
     pub fn masked_picture(&self, mut picture: Picture) -> Picture {
         if self.hides_all() {
             for run in picture.rows.iter_mut().flatten() {
@@ -224,13 +230,13 @@ impl Redactor {
         // The spaces at the end of a row may or may not belong to the wrapped text.
         for to_row_end in [false, true] {
             let positions = characters_in_order(&picture, to_row_end);
-            let text: String = positions.iter().map(|(character, _)| character).collect();
+            let text: String = positions.iter().map(|cell| cell.character).collect();
+            let cuts = cuts_of(&picture, &positions);
             for secret in values.iter() {
-                let length = secret.chars().count();
-                for found in secret_ranges(&text, secret) {
+                for found in secret_ranges(&text, secret).chain(part_ranges(&text, secret, &cuts)) {
                     let first = text[..found.start].chars().count();
-                    hidden_positions
-                        .extend(positions[first..first + length].iter().filter_map(|(_, position)| *position));
+                    let length = text[found].chars().count();
+                    hidden_positions.extend(positions[first..first + length].iter().filter_map(|cell| cell.position));
                 }
             }
         }
@@ -448,25 +454,60 @@ pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Opt
 /// The position of a character of a picture: its row, the run in the row, and the character in the run.
 type CharacterPosition = (usize, usize, usize);
 
-/// Returns every character of a picture with its position; spaces between runs have no position.
-fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option<CharacterPosition>)> {
+/// A character of a picture, or a space between its runs.
+struct PictureCharacter {
+    character: char,
+    /// The row and the column, counted from 0. The column of a character that shares its cell is that of the cell or a
+    /// later one.
+    cell: (usize, usize),
+    /// Number of columns.
+    width: usize,
+    /// `None` for a space between runs.
+    position: Option<CharacterPosition>,
+}
+
+/// Returns every character of a picture from top to bottom, with the spaces between runs.
+fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<PictureCharacter> {
     let mut characters = Vec::new();
-    let spaces = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
     for (row, runs) in picture.rows.iter().enumerate() {
-        let mut col = 0;
+        let space =
+            |col: u16| PictureCharacter { character: ' ', cell: (row, usize::from(col)), width: 1, position: None };
+        let mut end = 0;
         for (index, run) in runs.iter().enumerate() {
-            characters.extend(spaces(run.col.saturating_sub(col)));
-            let characters_of_run = run.text.chars().enumerate();
-            characters.extend(
-                characters_of_run.map(|(index_in_run, character)| (character, Some((row, index, index_in_run)))),
-            );
-            col = run.col + run.cols;
+            characters.extend((end..run.col).map(space));
+            let width = if run.wide { 2 } else { 1 };
+            characters.extend(run.text.chars().enumerate().map(|(index_in_run, character)| PictureCharacter {
+                character,
+                cell: (row, usize::from(run.col) + width * index_in_run),
+                width,
+                position: Some((row, index, index_in_run)),
+            }));
+            end = run.col + run.cols;
         }
         if to_row_end {
-            characters.extend(spaces(picture.cols.saturating_sub(col)));
+            characters.extend((end..picture.cols).map(space));
         }
     }
     characters
+}
+
+/// Returns the places in the text of a picture at which the screen may cut a secret.
+fn cuts_of(picture: &Picture, characters: &[PictureCharacter]) -> Cuts {
+    let cursor = picture.cursor.map(|cursor| (usize::from(cursor.row), usize::from(cursor.col)));
+    let mut ends = Vec::new();
+    let mut offset = 0;
+    for (index, PictureCharacter { character, cell, width, .. }) in characters.iter().enumerate() {
+        offset += character.len_utf8();
+        let next = characters.get(index + 1).map(|next| next.cell);
+        let ends_row = next.is_none_or(|next| next.0 > cell.0);
+        let is_at_edge = cell.1 + width >= usize::from(picture.cols);
+        let is_before_cursor =
+            cursor.is_some_and(|cursor| cell.0 == cursor.0 && *cell < cursor && next.is_none_or(|next| next >= cursor));
+        if is_before_cursor || (ends_row && is_at_edge) {
+            ends.push(offset);
+        }
+    }
+    Cuts { at_start: true, ends }
 }
 
 /// Fields with an id or bytes in Base64: a mask would make them useless.
@@ -582,7 +623,7 @@ fn overlaps(secret: &str, part: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use steplatch_terminal::{Rgb, Run, Style};
+    use steplatch_terminal::{CursorCell, CursorShape, Rgb, Run, Style};
 
     use super::*;
 
@@ -819,6 +860,52 @@ mod tests {
         let masked = secrets.masked_picture(Picture { cols: 10, ..picture });
         let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
         assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
+    }
+
+    #[test]
+    fn parts_of_a_secret_are_hidden_at_the_cuts_of_a_screen() {
+        let secrets = Redactor::default();
+        secrets.add("hunter22-of-ann");
+        let row = |text: &str| {
+            vec![Run {
+                col: 0,
+                cols: text.chars().count() as u16,
+                wide: false,
+                text: text.to_owned(),
+                style: Style::default(),
+                link: None,
+            }]
+        };
+        let masked = |rows: &[&str], cursor: Option<(u16, u16)>| {
+            let picture = Picture {
+                cols: 12,
+                rows: rows.iter().map(|text| row(text)).collect(),
+                cursor: cursor.map(|(row, col)| CursorCell {
+                    row,
+                    col,
+                    wide: false,
+                    shape: CursorShape::Block,
+                    colour: None,
+                }),
+                foreground: Rgb(255, 255, 255),
+                background: Rgb(0, 0, 0),
+                palette: Vec::new(),
+            };
+            let rows = secrets.masked_picture(picture).rows;
+            rows.iter().map(|runs| runs.iter().map(|run| run.text.as_str()).collect()).collect::<Vec<String>>()
+        };
+        // The rest is not printed yet.
+        assert_eq!(masked(&["is hunter"], Some((0, 9))), ["is ••••••"]);
+        assert_eq!(masked(&["is hunter"], Some((1, 0))), ["is hunter"]);
+        assert_eq!(masked(&["hunter, in"], Some((0, 10))), ["hunter, in"]);
+        // The rest is beyond the right edge.
+        assert_eq!(masked(&["user: hunter", "next"], None), ["user: ••••••", "next"]);
+        // The beginning has been scrolled away.
+        assert_eq!(masked(&["of-ann", "$"], None), ["••••••", "$"]);
+        assert_eq!(masked(&["$", "of-ann"], None), ["$", "of-ann"]);
+        // A long part anywhere, such as in a window or after an erasure.
+        assert_eq!(masked(&["| hunter22- |", "x"], None), ["| ••••••••• |", "x"]);
+        assert_eq!(secrets.masked_screen("a hunter22- b\nc".into()), "a ••••••••• b\nc");
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod overview;
 mod remote;
 mod run;
 pub(crate) mod runs;
+mod schedule;
 mod self_check;
 mod serve;
 mod setup;
@@ -92,6 +93,9 @@ enum Command {
     /// List, show, follow and cancel runs
     #[command(subcommand)]
     Runs(runs::Runs),
+    /// Start runs at times, when files change, and on requests
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     /// List and answer gates: questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
@@ -226,6 +230,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Run(command) => command.run(&paths).await,
         Command::Workflow(command) => command.run(&paths).await,
         Command::Runs(command) => command.run(&paths).await,
+        Command::Schedule(command) => command.run(&paths).await,
         Command::Gates(command) => command.run(&paths).await,
         Command::Notify(command) => command.run(&paths).await,
         Command::Approver(command) => command.run(&paths).await,

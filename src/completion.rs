@@ -12,8 +12,8 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::Shells;
 use steplatch_protocol::{
-    DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListNotifications, ListRemoteWorkflows, ListTerminalSessions,
-    ListWorkflowRuns, ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
+    DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListNotifications, ListRemoteWorkflows, ListSchedules,
+    ListTerminalSessions, ListWorkflowRuns, ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
 };
 
 use crate::daemon_client;
@@ -153,6 +153,14 @@ pub(crate) fn notification_rules() -> ArgValueCompleter {
     completer(|current| {
         let rules = ask_daemon(ListNotifications {}).map(|reply| reply.rules).unwrap_or_default();
         rules.iter().filter_map(|rule| candidate(current, &rule.name, Some(&rule.way))).collect()
+    })
+}
+
+/// Completes the names of schedules.
+pub(crate) fn schedules() -> ArgValueCompleter {
+    completer(|current| {
+        let schedules = ask_daemon(ListSchedules::default()).map(|reply| reply.schedules).unwrap_or_default();
+        schedules.iter().filter_map(|schedule| candidate(current, &schedule.name, Some(&schedule.trigger))).collect()
     })
 }
 

@@ -56,6 +56,15 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("steplatch run --again 3f2a --from publish", "a run that failed, from a state on"),
         ],
     ),
+    (
+        "schedule add",
+        &[
+            ("steplatch schedule add nightly --cron '30 2 * * *' --workflow backup", "every night at 2:30"),
+            ("steplatch schedule add poll --every 10m --workflow poll --overlap queue", ""),
+            ("steplatch schedule add tests --on-change src --workflow tests", "when a file changes"),
+            ("steplatch schedule add deploy --webhook --workflow deploy", "prints a token for requests"),
+        ],
+    ),
     ("notify test", &[("steplatch notify test", "by every rule"), ("steplatch notify test desktop", "by one rule")]),
     ("workflow list", &[("steplatch workflow list release", "those whose name contains 'release'")]),
     ("workflow show", &[("steplatch workflow show release > release.json", "its definition")]),

@@ -11,7 +11,7 @@ use crate::print::{self, padded, visible};
 /// Headings of the help, each with its commands in the order of use. clap does not support headings of subcommands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Terminals", &["terminal", "watch"]),
-    ("Workflows", &["run", "workflow", "runs", "examples", "init", "nodes", "graph"]),
+    ("Workflows", &["run", "workflow", "runs", "schedule", "examples", "init", "nodes", "graph"]),
     ("People", &["gates", "ui", "open", "commander", "notify", "approver"]),
     ("Machines", &["hosts", "cp", "remote"]),
     (

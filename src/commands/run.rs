@@ -82,7 +82,7 @@ pub(super) fn parse_variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses the time limit of a run, in seconds.
-fn parse_run_timeout(text: &str) -> Result<f64, String> {
+pub(super) fn parse_run_timeout(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1.0..=7200.0).contains(seconds));
     seconds.ok_or_else(|| "must be a number of seconds from 1 to 7200".to_owned())
 }
@@ -182,18 +182,28 @@ impl Run {
         };
         request.again =
             self.again.map(|run_id| RerunRequest { run_id, from_state: self.from, repeat_irreversible: self.repeat });
-        let Some(argument) = self.workflow else { return Ok(request) };
-        let (file, workflow) = file_and_workflow(&argument);
-        if is_file_argument(file) {
-            request.workflow_name = workflow.map(str::to_owned);
-            let file = std::path::absolute(file)
-                .map_err(|error| Failure::usage(format!("'{argument}' is not a path: {error}")))?;
-            request.workflow_file = Some(file.display().to_string());
-        } else {
-            request.workflow_name = Some(argument);
+        if let Some(argument) = self.workflow {
+            set_workflow(&mut request, &argument)?;
         }
         Ok(request)
     }
+}
+
+/// Sets the workflow of a request: a file, a function in a file, or a saved workflow.
+///
+/// # Errors
+/// If the argument is not a path.
+pub(super) fn set_workflow(request: &mut RunWorkflow, argument: &str) -> Result<(), Failure> {
+    let (file, workflow) = file_and_workflow(argument);
+    if !is_file_argument(file) {
+        request.workflow_name = Some(argument.to_owned());
+        return Ok(());
+    }
+    request.workflow_name = workflow.map(str::to_owned);
+    let file = std::path::absolute(file);
+    let file = file.map_err(|error| Failure::usage(format!("'{argument}' is not a path: {error}")))?;
+    request.workflow_file = Some(file.display().to_string());
+    Ok(())
 }
 
 /// Follows a run to its end, or to a gate that is not answered here. Returns the daemon's reply about the run.

@@ -49,6 +49,8 @@ pub struct Caller {
     pub peer: Option<SocketAddr>,
     /// The connection of the client, for replies; `None` for the daemon's own calls.
     pub connection: Option<ConnectionId>,
+    /// The schedule that starts a run.
+    pub schedule: Option<String>,
     /// The run on whose behalf the daemon itself calls.
     pub run: Option<RunId>,
     /// Pins of the definitions that this run refers to, as of the start of the root run.
@@ -212,6 +214,7 @@ impl Caller {
             standing: Standing::internal(),
             peer: None,
             connection: None,
+            schedule: None,
             run: None,
             pins: None,
             approved_at: None,

@@ -23,7 +23,7 @@ pub use approver::{
 pub use askpass::{ASKPASS_FILE, add_askpass, add_askpass_without_terminal};
 pub use caller::{Caller, ConnectionId};
 pub use named_secrets::{NamedSecret, NamedSecretError, NamedSecrets, ResolvingSecret};
-pub use page::PageLogins;
+pub use page::{PageLogins, SecretHash, random_secret};
 pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::{PasswordReader, ReaderRefusal, join_group};
 pub use pins::{DefinitionKind, HostDifference, HostPin, PinError, Pins};

@@ -39,11 +39,17 @@ const SECRET_BYTES: usize = 32;
 /// The SHA-256 hash of a secret, as stored. Secrets are random, so they cannot be guessed from their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub(crate) struct SecretHash(String);
+pub struct SecretHash(String);
 
 impl SecretHash {
-    pub(crate) fn from_secret(secret: &str) -> Self {
+    /// Hashes a secret.
+    pub fn from_secret(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret.as_bytes())))
+    }
+
+    /// Returns the hash as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Compares two hashes in constant time.
@@ -53,7 +59,10 @@ impl SecretHash {
 }
 
 /// Generates a random secret.
-pub(crate) fn random_secret() -> io::Result<PageSecret> {
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn random_secret() -> io::Result<PageSecret> {
     let mut random = [0; SECRET_BYTES];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))

@@ -4,12 +4,14 @@
 //! the workspace.
 
 mod clock;
+mod span;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, Elapsed, ManualClock};
+pub use span::Span;
 
 /// Microseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

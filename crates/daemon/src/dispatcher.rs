@@ -33,6 +33,7 @@ use crate::configuration::{self, Configuration, GateProof};
 use crate::named_secrets::{SettingSecrets, failed_reply};
 use crate::notifications::{NotificationParts, Notifications, TerminalNotifications};
 use crate::read_commands;
+use crate::schedules::{ScheduleParts, Schedules};
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
 use crate::tools::{ToolSubscription, Tools};
@@ -60,6 +61,7 @@ pub(crate) struct Dispatcher {
     page: PageLogins,
     passkeys: Arc<Passkeys>,
     notifications: Notifications,
+    schedules: Schedules,
     secrets: Arc<Redactor>,
     /// The askpass program of terminals and runs.
     askpass: Option<PathBuf>,
@@ -232,15 +234,23 @@ impl Dispatcher {
         let notifications = Notifications::start(NotificationParts {
             paths: paths.clone(),
             configuration: notification_rules,
-            clock,
+            clock: clock.clone(),
             secrets: secrets.clone(),
             sessions: sessions.clone(),
+            runs: runs.clone(),
+            changes: changes.clone(),
+            stop: stop.subscribe(),
+        });
+        let schedules = Schedules::start(ScheduleParts {
+            paths: paths.clone(),
+            clock,
             runs: runs.clone(),
             changes,
             stop: stop.subscribe(),
         });
         Ok(Self {
             notifications,
+            schedules,
             approver,
             page,
             passkeys,
@@ -660,6 +670,11 @@ impl Dispatcher {
                 let watching = ReplyStream::Changes(Box::new(Box::pin(self.tools.watch(caller)).await));
                 return (VerbReply::from_reply(WatchReply { success: true, error: None }), Some(watching));
             }
+            Command::AddSchedule(verb) => VerbReply::from_reply(Box::pin(self.schedules.add(caller, verb)).await),
+            Command::ListSchedules(verb) => VerbReply::from_reply(Box::pin(self.schedules.list(verb)).await),
+            Command::PauseSchedule(verb) => VerbReply::from_reply(Box::pin(self.schedules.pause(verb)).await),
+            Command::RemoveSchedule(verb) => VerbReply::from_reply(Box::pin(self.schedules.remove(verb)).await),
+            Command::FireSchedule(verb) => VerbReply::from_reply(Box::pin(self.schedules.fire(verb, step)).await),
             Command::ListNotifications(_) => VerbReply::from_reply(Box::pin(self.notifications.list()).await),
             // A test runs the commands of the rules and disturbs people.
             Command::TestNotification(verb) => match caller.person_refusal().await {

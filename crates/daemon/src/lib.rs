@@ -14,6 +14,7 @@ mod lock;
 mod named_secrets;
 mod notifications;
 mod read_commands;
+mod schedules;
 mod ssh_environment;
 mod ssh_questions;
 mod tools;

@@ -17,12 +17,13 @@ use crate::app::App;
 use crate::execute::{RequestInput, RouteHandler};
 use crate::refusal::Refusal;
 use crate::route::{BASE, Method, ROUTES};
-use crate::{dialect, health, metrics, openapi, stream};
+use crate::{dialect, health, hooks, metrics, openapi, stream};
 
 /// Returns all routes except MCP.
 pub(crate) fn routes() -> Router<Arc<App>> {
     let mut router = Router::new()
         .route("/health", get(health::report_health))
+        .route(hooks::ROUTE, post(hooks::fire))
         .route("/metrics", get(metrics::report_metrics))
         .route("/api/openapi.json", get(openapi_document))
         .route("/events/workflow/{run_id}", get(stream::stream_events))

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
     AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListHosts, ListRecordings,
-    ListRemoteWorkflows, ListTerminalSessions, ListTools, Peer, ReconnectingClient,
+    ListRemoteWorkflows, ListSchedules, ListTerminalSessions, ListTools, Peer, ReconnectingClient,
 };
 
 use crate::admission::Caller;
@@ -263,6 +263,7 @@ impl ResourceKind {
                 recordings.await?.recordings.iter().any(|recording| recording.recording_id == name)
             }
             Self::Host => daemon.call(ListHosts {}).await?.hosts.iter().any(|host| host.name == name),
+            Self::Schedule => daemon.call(ListSchedules { name: Some(name) }).await?.success,
             Self::Workflow => {
                 let workflow = daemon.call(DescribeWorkflow { name }).await?;
                 // An invalid workflow exists as well.

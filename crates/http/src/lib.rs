@@ -12,6 +12,7 @@ mod connections;
 mod dialect;
 mod execute;
 mod health;
+mod hooks;
 mod live;
 mod metrics;
 mod openapi;

@@ -6,10 +6,11 @@
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use steplatch_protocol::RunEvent;
+use steplatch_protocol::{FireScheduleReply, RunEvent};
 
 use crate::dialect;
 use crate::health::Health;
+use crate::hooks;
 use crate::refusal::Refusal;
 use crate::route::{BASE, FailureStatus, ROUTES, ResourceKind, Route};
 use crate::stream::EventQuery;
@@ -284,6 +285,18 @@ fn other_operations() -> Vec<(String, &'static str, Value)> {
         },
     });
     operations.push(("/api/openapi.json".to_owned(), "get", document));
+    let key_parameter = json!({"name": "Idempotency-Key", "in": "header", "required": true,
+        "description": "Name of the request; webhook-id and X-GitHub-Delivery have the same meaning",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 256}});
+    let hook = json!({
+        "operationId": "fire_hook", "tags": ["runs"], "summary": "Start a run of a schedule with its own token",
+        "description": "The fields of the body are variables of the run. A repeated request starts no second run.",
+        "security": [{"bearer": []}],
+        "parameters": [path_parameter("name", "The schedule"), key_parameter],
+        "requestBody": {"required": false, "content": {"application/json": {"schema": {"type": "object"}}}},
+        "responses": responses(json_reply("The run", schema::<FireScheduleReply>()), &["400", "408", "409", "413", "415", "422"]),
+    });
+    operations.push((hooks::ROUTE.to_owned(), "post", hook));
     let dialect = |path: &str| format!("{}{path}", dialect::BASE);
     let operation = |id: &str, summary: &str, parameters: Vec<Value>, reply: Value, statuses: &[&str]| {
         let parameters: Vec<Value> = parameters.into_iter().collect();

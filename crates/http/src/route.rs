@@ -51,6 +51,8 @@ pub enum ResourceKind {
     Recording,
     /// A remote host, by its name.
     Host,
+    /// A schedule, by its name.
+    Schedule,
     /// A saved workflow, by its name.
     Workflow,
     /// A node, by its name.
@@ -133,6 +135,12 @@ routes! {
     Post "/runs/{run_id}/decide" "DECIDE" of Run, Conflict;
     Get "/runs/{run_id}/gates/{gate_id}" "GET_GATE" of Run, Conflict;
     Post "/runs/{run_id}/gates/{gate_id}" "ANSWER_GATE" of Run, Conflict;
+
+    Get "/schedules" "LIST_SCHEDULES", Unprocessable;
+    Post "/schedules" "ADD_SCHEDULE", Conflict;
+    Post "/schedules/{name}/runs" "FIRE_SCHEDULE" of Schedule, Conflict;
+    Post "/schedules/{name}/pause" "PAUSE_SCHEDULE" of Schedule, Conflict;
+    Delete "/schedules/{name}" "REMOVE_SCHEDULE" of Schedule, Conflict;
 
     Get "/workflows" "LIST_WORKFLOWS", Unprocessable;
     Post "/workflows" "CREATE_WORKFLOW", Conflict;

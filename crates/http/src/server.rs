@@ -33,6 +33,7 @@ use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
 use crate::app::App;
 use crate::connections::{Connection, ConnectionSlot, Connections, RequestGuard};
+use crate::hooks;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::page::{self, Uploads, remove_stale_uploads};
@@ -382,11 +383,13 @@ impl hyper::body::Body for TrackedBody {
     }
 }
 
-/// Returns whether an address needs no token: the health check, the OpenAPI document, and addresses of the page that
-/// check the caller themselves or are public.
+/// Returns whether an address needs no token of the server: the health check, the OpenAPI document, hooks, which have
+/// tokens of their own, and addresses of the page that check the caller themselves or are public.
 fn is_open(method: &Method, path: &str) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
-    is_read && ["/health", "/api/openapi.json"].contains(&path) || page::is_open(method, path)
+    is_read && ["/health", "/api/openapi.json"].contains(&path)
+        || hooks::is_hook(method, path)
+        || page::is_open(method, path)
 }
 
 /// Content policy of responses other than the page: it allows nothing.
@@ -443,6 +446,8 @@ async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest
         Caller::Token | Caller::Page => MAX_BODY_BYTES,
         // A login has a body but no credentials yet.
         Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN_BYTES,
+        // The daemon knows the token of a hook.
+        Caller::Unknown if hooks::is_hook(request.method(), request.uri().path()) => hooks::MAX_BODY_BYTES,
         // Read other bodies into memory only for requests with credentials.
         Caller::Unknown => return Err(Refusal::unauthorized()),
     };

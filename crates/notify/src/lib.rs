@@ -12,8 +12,8 @@ mod courier;
 mod desktop;
 mod message;
 mod occasion;
+mod quiet_hours;
 mod rule;
-mod value;
 mod webhook;
 
 pub use board::{Board, BoardState, Delivery, Outcome, Phase};
@@ -21,5 +21,6 @@ pub use courier::{Courier, Receipt, SendError};
 pub use desktop::{DesktopError, bus_address};
 pub use message::Message;
 pub use occasion::{Kind, Observation, Occasion, Subject};
+pub use quiet_hours::QuietHours;
 pub use rule::{InvalidRule, KEYS, Rule, Way};
-pub use value::{QuietHours, Span};
+pub use steplatch_clock::Span;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use steplatch_clock::Span;
 use steplatch_remote::{Filter, Token, is_loopback};
 use toml::Table;
 
 use crate::occasion::{Kind, Occasion};
-use crate::value::{QuietHours, Span};
+use crate::quiet_hours::QuietHours;
 
 /// Keys of a rule, with their descriptions.
 pub const KEYS: &[(&str, &str)] = &[

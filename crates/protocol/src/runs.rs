@@ -771,6 +771,9 @@ pub struct RunRecord {
     /// Earlier run that this run repeats
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<RerunInfo>,
+    /// Schedule that started the run
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// External engine that decides the run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineKind>,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::arguments::{InvalidArguments, ParsedVerb, read};
 use crate::{
     approver, capture, daemon, engine, files, hosts, inputs, library, metrics, nodes, notifications, page, passkey,
-    read_commands, recordings, remote, runs, screens, terminals, tools,
+    read_commands, recordings, remote, runs, schedules, screens, terminals, tools,
 };
 
 /// A request to the daemon. The type holds the parameters.
@@ -188,6 +188,12 @@ verbs! {
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "Get the record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
     runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;
+
+    schedules::AddSchedule => ScheduleReply, "ADD_SCHEDULE", None, "Add a schedule", SAVES;
+    schedules::ListSchedules => ListSchedulesReply, "LIST_SCHEDULES", None, "List schedules", READS;
+    schedules::PauseSchedule => ScheduleReply, "PAUSE_SCHEDULE", None, "Pause or resume a schedule", SETS;
+    schedules::RemoveSchedule => ScheduleReply, "REMOVE_SCHEDULE", None, "Remove a schedule", REMOVES;
+    schedules::FireSchedule => FireScheduleReply, "FIRE_SCHEDULE", None, "Start a run of a schedule", EXECUTES_ONCE;
 
     engine::ServeRuns => ServeRunsReply, "SERVE_RUNS", None, "Serve runs decided by an external engine", SETS;
     engine::PerformTask => PerformTaskReply, "PERFORM_TASK", None, "Perform a task for an external engine", EXECUTES;

@@ -19,6 +19,7 @@ mod run;
 mod views;
 mod work;
 
+pub(crate) use begin::choose_workflow;
 pub(super) use begin::{FunctionLocation, RunArguments};
 pub(super) use child::{ChildFunctionLaunch, begin_saved, node_call_result, return_value, run_outcome};
 pub(super) use gate::closed_gate;

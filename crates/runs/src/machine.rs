@@ -13,7 +13,7 @@ mod report;
 mod run;
 
 pub(crate) use act::{Action, perform};
-pub(crate) use begin::{MachineLaunch, Rerun, prepare};
+pub(crate) use begin::{MachineLaunch, Rerun, complete_variables, prepare};
 pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
 pub(crate) use history::keeps_terminals;

@@ -110,6 +110,8 @@ pub(super) struct RunHeader {
     /// Earlier run that this run repeats.
     #[serde(rename = "again")]
     pub(super) rerun: Option<RerunInfo>,
+    /// Schedule that started the run.
+    pub(super) schedule: Option<String>,
     /// Origin of the definition.
     #[serde(default)]
     pub(super) source: DefinitionSource,
@@ -351,6 +353,7 @@ impl Run {
                     hosts: Vec::new(),
                     request: None,
                     rerun: None,
+                    schedule: None,
                     source: DefinitionSource::Given,
                     engine: EngineKind::Sqlite,
                 };
@@ -484,6 +487,7 @@ impl Run {
             parent_run_id: self.header.parent.as_ref().map(|step| step.run.to_string()),
             repairs: progress.repairs,
             again: self.header.rerun.clone(),
+            schedule: self.header.schedule.clone(),
             engine: (self.header.engine != EngineKind::Sqlite).then_some(self.header.engine),
             locked: progress.locked,
         }

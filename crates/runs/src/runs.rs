@@ -9,6 +9,7 @@ mod pause;
 mod repair;
 mod rerun;
 mod secret_answers;
+mod startable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -188,6 +188,7 @@ impl Engine {
             hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
             rerun: None,
+            schedule: caller.schedule.clone(),
             source,
             engine,
         };
@@ -298,7 +299,7 @@ pub(super) async fn callable_nodes(
 
 /// Error about a file without the requested workflow, as the end of a sentence about the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum WorkflowChoiceError {
+pub(crate) enum WorkflowChoiceError {
     /// The file declares no workflow.
     #[error("declares no workflow; add Workflow(id=…, session=session, fn=…)")]
     None,
@@ -323,7 +324,7 @@ pub(super) enum WorkflowChoiceError {
 /// # Errors
 ///
 /// If the file does not declare the workflow, or `name` is `None` and the file does not declare exactly one workflow.
-pub(super) fn choose_workflow(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
+pub(crate) fn choose_workflow(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
     let workflows: Vec<&str> = declared
         .iter()
         .filter(|declared| declared.kind == Kind::Workflow)

@@ -53,18 +53,8 @@ pub(crate) async fn prepare(
     secrets: &dyn NamedSecrets,
     start: &mut Start,
 ) -> Result<(), InvalidVariables> {
-    definition.rename_by_case(&mut start.variables);
-    let session_variable = start.variables.get("session_id").and_then(Value::as_str);
-    let has_terminal = start.session_id.as_deref().or(session_variable).is_some_and(|session| !session.is_empty());
-    if !has_terminal {
-        for argument in definition.arguments() {
-            if let Some(value) = inherited_value(caller, argument.name()) {
-                start.variables.entry(argument.name()).or_insert_with(|| value.into());
-            }
-        }
-    }
     // A person is asked only for the secrets of a run that can start.
-    definition.check_start(&start.variables, |_| has_terminal)?;
+    complete_variables(definition, caller, &mut start.variables, start.session_id.as_deref())?;
     let mut violations = Vec::new();
     let purpose = format!("for workflow '{}'", definition.name().map_or("unnamed".to_owned(), ToString::to_string));
     for name in definition.secrets() {
@@ -77,6 +67,30 @@ pub(crate) async fn prepare(
         }
     }
     if violations.is_empty() { Ok(()) } else { Err(InvalidVariables { violations }) }
+}
+
+/// Adds missing arguments from the caller's environment, and checks the start of a machine without its secrets.
+///
+/// # Errors
+///
+/// Returns all problems.
+pub(crate) fn complete_variables(
+    definition: &Definition,
+    caller: &Caller,
+    variables: &mut Map<String, Value>,
+    session_id: Option<&str>,
+) -> Result<(), InvalidVariables> {
+    definition.rename_by_case(variables);
+    let session_variable = variables.get("session_id").and_then(Value::as_str);
+    let has_terminal = session_id.or(session_variable).is_some_and(|session| !session.is_empty());
+    if !has_terminal {
+        for argument in definition.arguments() {
+            if let Some(value) = inherited_value(caller, argument.name()) {
+                variables.entry(argument.name()).or_insert_with(|| value.into());
+            }
+        }
+    }
+    definition.check_start(variables, |_| has_terminal)
 }
 
 /// Returns the value of an argument in a caller's environment.
@@ -169,6 +183,7 @@ impl Engine {
             hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
             rerun: rerun_info,
+            schedule: caller.schedule.clone(),
             source,
             engine,
         };

@@ -80,6 +80,7 @@ impl Engine {
             hosts: Vec::new(),
             request,
             rerun: None,
+            schedule: caller.schedule.clone(),
             source,
             engine,
         };

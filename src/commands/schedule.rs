@@ -78,9 +78,10 @@ pub(crate) struct Add {
     /// Times at which no daemon ran: one run for all of them as of the first (catch_up) or the last (latest), or none (skip)
     #[arg(long, value_name = "RULE", default_value = "catch_up", value_parser = ["catch_up", "latest", "skip"])]
     missed: String,
-    /// Start while the last run has not ended: left out (skip), after its end (queue), or after cancelling it (cancel_previous)
-    #[arg(long, value_name = "RULE", default_value = "skip", value_parser = ["skip", "queue", "cancel_previous"])]
-    overlap: String,
+    /// Start while the last run has not ended: left out (skip), after its end (queue), or after cancelling it
+    /// (cancel_previous) [default: queue for --on-change, else skip]
+    #[arg(long, value_name = "RULE", value_parser = ["skip", "queue", "cancel_previous"])]
+    overlap: Option<String>,
     /// Maximum delay of a start, such as 5m, which spreads the starts of several schedules
     #[arg(long, value_name = "SPAN")]
     jitter: Option<String>,
@@ -132,11 +133,11 @@ impl Add {
                 "skip" => MissedTimes::Skip,
                 _ => MissedTimes::CatchUp,
             },
-            overlap: match self.overlap.as_str() {
+            overlap: self.overlap.map(|overlap| match overlap.as_str() {
                 "queue" => Overlap::Queue,
                 "cancel_previous" => Overlap::CancelPrevious,
                 _ => Overlap::Skip,
-            },
+            }),
             jitter: self.jitter,
             replace: self.replace,
         };
@@ -170,7 +171,7 @@ fn report(reply: &ScheduleReply, json: bool, change: &str) -> Result<ExitCode, F
         print::line(format!("next: {}", times.join(", ")))?;
     }
     if reply.dropped_starts > 0 {
-        print::remark(&format!("{} waiting starts were dropped", reply.dropped_starts));
+        print::remark(&format!("dropped waiting starts: {}", reply.dropped_starts));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -263,17 +264,17 @@ fn remarks(schedule: &ScheduleInfo) -> Vec<String> {
             ));
         } else if last.missed_times > 0 {
             let time = print::local_time(&last.scheduled_at);
-            remarks.push(format!("the last run, for {time}, also stands for {} missed times", last.missed_times));
+            remarks.push(format!("the last run, for {time}, covers other missed times: {}", last.missed_times));
         }
     }
     if let Some(active) = schedule.active_run_id.as_ref().filter(|_| schedule.waiting_starts > 0) {
-        remarks.push(format!("{} starts wait for run {active}", schedule.waiting_starts));
+        remarks.push(format!("starts that wait for run {active}: {}", schedule.waiting_starts));
     }
     if schedule.overlapped > 0 {
-        remarks.push(format!("{} starts were left out, because a run had not ended", schedule.overlapped));
+        remarks.push(format!("starts left out because a run had not ended: {}", schedule.overlapped));
     }
     if schedule.missed_times > 0 {
-        remarks.push(format!("{} times had no run, because no daemon ran", schedule.missed_times));
+        remarks.push(format!("times without a run because no daemon ran: {}", schedule.missed_times));
     }
     remarks
 }

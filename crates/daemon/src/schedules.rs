@@ -25,6 +25,7 @@ use steplatch_schedules::{
     check_name,
 };
 use steplatch_sessions::ShutdownMode;
+use steplatch_store::StorageError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -205,7 +206,8 @@ fn read_schedule(caller: &Caller, verb: &AddSchedule, now: Timestamp) -> Result<
             MissedTimes::Skip => MissedPolicy::Skip,
             MissedTimes::Latest => MissedPolicy::Latest,
         },
-        overlap: match verb.overlap {
+        // A change during a run would be lost otherwise.
+        overlap: match verb.overlap.unwrap_or(if verb.paths.is_some() { Overlap::Queue } else { Overlap::Skip }) {
             Overlap::Skip => OverlapPolicy::Skip,
             Overlap::Queue => OverlapPolicy::Queue,
             Overlap::CancelPrevious => OverlapPolicy::CancelPrevious,
@@ -275,12 +277,44 @@ enum Performed {
     Nothing,
 }
 
+/// A reply that is sent once the state is stored.
+enum UnsentReply {
+    Change(oneshot::Sender<ScheduleReply>, ScheduleReply),
+    Start(oneshot::Sender<FireScheduleReply>, FireScheduleReply),
+}
+
+impl UnsentReply {
+    /// Sends the reply, or the failure to store the state.
+    fn send(self, failure: Option<&str>) {
+        let error = failure.map(|error| {
+            format!("the schedules could not be stored, so the change is lost when the daemon stops: {error}")
+        });
+        // A client that has disconnected needs no reply.
+        match (self, error) {
+            (Self::Change(sender, reply), None) => drop(sender.send(reply)),
+            (Self::Change(sender, reply), error) => {
+                drop(sender.send(ScheduleReply {
+                    success: false,
+                    error: reply.error.or(error),
+                    ..ScheduleReply::default()
+                }));
+            }
+            (Self::Start(sender, reply), None) => drop(sender.send(reply)),
+            (Self::Start(sender, reply), error) => {
+                drop(sender.send(FireScheduleReply { success: false, error: reply.error.clone().or(error), ..reply }));
+            }
+        }
+    }
+}
+
 struct ScheduleTask {
     parts: ScheduleParts,
     file: PathBuf,
     timetable: Timetable,
     requests: mpsc::Receiver<Request>,
     steps: JoinSet<Performed>,
+    /// Replies about changes that are not stored yet.
+    unsent: Vec<UnsentReply>,
     /// Clients that wait for a start, by the name of the schedule and the key of the start.
     waiting: HashMap<(String, String), Vec<oneshot::Sender<FireScheduleReply>>>,
     watch: FileWatch,
@@ -305,8 +339,9 @@ impl ScheduleTask {
             timetable: Timetable::new(state),
             requests,
             steps: JoinSet::new(),
+            unsent: Vec::new(),
             waiting: HashMap::new(),
-            watch: FileWatch::default(),
+            watch: FileWatch::new(),
             has_logged_write_error: false,
             parts,
         }
@@ -322,9 +357,16 @@ impl ScheduleTask {
         loop {
             let now = self.parts.clock.now();
             self.timetable.advance(now);
+            for run_id in self.timetable.blocking_runs(now) {
+                // The news of its end may be on the way.
+                if let Ok(Some(state)) = find_end(&self.parts.runs, &run_id).await {
+                    self.timetable.record_end(&run_id, &state);
+                }
+            }
             let steps = self.timetable.begin_due(now);
-            if self.timetable.is_changed() {
-                self.store().await;
+            let error = if self.timetable.is_changed() { self.store().await } else { None };
+            for reply in std::mem::take(&mut self.unsent) {
+                reply.send(error.as_deref());
             }
             steps.into_iter().for_each(|step| self.perform(step));
             let clock = self.parts.clock.clone();
@@ -336,15 +378,15 @@ impl ScheduleTask {
                 },
                 Some(Ok(performed)) = self.steps.join_next() => self.finish(performed),
                 changed = next_runs(&changes) => self.look_at_active(&changed),
-                states = self.watch.next() => self.record_files(states),
+                state = self.watch.next() => self.record_files(state),
                 () = clock.deadline(next_time) => {}
                 () = async { drop(self.parts.stop.wait_for(Option::is_some).await) } => return,
             }
         }
     }
 
-    /// Stores the state. If that fails, runs start anyway: the journal knows the starts.
-    async fn store(&mut self) {
+    /// Stores the state. If that fails, runs start anyway: the journal knows the starts. Returns the failure.
+    async fn store(&mut self) -> Option<String> {
         let state = self.timetable.state_to_store();
         let text = serde_json::to_string(state).expect("the keys of the state are strings");
         let file = self.file.clone();
@@ -354,6 +396,7 @@ impl ScheduleTask {
             tracing::warn!(%error, file = %self.file.display(), "failed to store the schedules");
         }
         self.has_logged_write_error = error.is_some();
+        error.map(|error| error.to_string())
     }
 
     fn perform(&mut self, step: Step) {
@@ -447,23 +490,23 @@ impl ScheduleTask {
         self.watch.replace(watched.collect());
     }
 
-    /// Records the states of watched files, and starts the runs of changed ones.
-    fn record_files(&mut self, states: Vec<files::FilesState>) {
-        for files::FilesState { schedule, digest, is_first } in states {
-            let Ok(entry) = self.timetable.entry(&schedule) else { continue };
-            let (is_paused, missed) = (entry.is_paused, entry.schedule.missed);
-            if entry.files_digest.as_ref() == Some(&digest) {
-                continue;
-            }
-            let has_changed = self.timetable.record_files(&schedule, digest.clone());
-            // A change before the first look happened while no daemon ran.
-            if !has_changed || is_paused || (is_first && missed == MissedPolicy::Skip) {
-                continue;
-            }
-            let firing = Firing::requested(format!("files {digest}"), None, self.parts.clock.now());
-            if let Err(error) = self.timetable.fire(&schedule, firing) {
-                tracing::warn!(schedule, %error, "a change of files starts no run");
-            }
+    /// Records the state of watched files, and starts a run if they have changed.
+    fn record_files(&mut self, state: files::FilesState) {
+        let files::FilesState { schedule, digest, is_first } = state;
+        let Ok(entry) = self.timetable.entry(&schedule) else { return };
+        let (is_paused, missed, has_start) = (entry.is_paused, entry.schedule.missed, entry.is_start_waiting());
+        if entry.files_digest.as_ref() == Some(&digest) {
+            return;
+        }
+        let has_changed = self.timetable.record_files(&schedule, digest);
+        // A change before the first look happened while no daemon ran. The run of a start that has not begun sees this
+        // change, too.
+        if !has_changed || is_paused || has_start || (is_first && missed == MissedPolicy::Skip) {
+            return;
+        }
+        let now = self.parts.clock.now();
+        if let Err(error) = self.timetable.fire(&schedule, Firing::requested(format!("files {}", now.0), None, now)) {
+            tracing::warn!(schedule, %error, "a change of files starts no run");
         }
     }
 
@@ -474,7 +517,7 @@ impl ScheduleTask {
             Request::Add { schedule, replaces, reply } => {
                 let added = self.timetable.add(*schedule, replaces).map(describe_changed);
                 self.watch_files();
-                let _ = reply.send(added.unwrap_or_else(|error| failure(&error)));
+                self.unsent.push(UnsentReply::Change(reply, added.unwrap_or_else(|error| failure(&error))));
             }
             Request::List(ListSchedules { name: None }, reply) => {
                 let schedules = self.timetable.entries().map(describe).collect();
@@ -492,23 +535,20 @@ impl ScheduleTask {
                     let dropped_starts = dropped as u64;
                     Ok(ScheduleReply { dropped_starts, ..describe_changed(self.timetable.entry(&name)?) })
                 });
-                let _ = reply.send(changed.unwrap_or_else(|error| failure(&error)));
+                self.unsent.push(UnsentReply::Change(reply, changed.unwrap_or_else(|error| failure(&error))));
             }
             Request::Remove(RemoveSchedule { name }, reply) => {
                 let removed = self.timetable.remove(&name);
                 self.watch_files();
-                let _ = reply.send(match removed {
-                    Ok(entry) => {
-                        let dropped_starts = entry.waiting.len() as u64;
-                        let schedule = Some(Box::new(describe(&entry)));
-                        ScheduleReply { success: true, schedule, dropped_starts, ..ScheduleReply::default() }
-                    }
-                    Err(error) => failure(&error),
+                let removed = removed.map(|entry| {
+                    let (schedule, dropped_starts) = (Some(Box::new(describe(&entry))), entry.waiting.len() as u64);
+                    ScheduleReply { success: true, schedule, dropped_starts, ..ScheduleReply::default() }
                 });
+                self.unsent.push(UnsentReply::Change(reply, removed.unwrap_or_else(|error| failure(&error))));
             }
             Request::Fire { name, digest, firing, reply } => {
-                if let Some(refusal) = self.fire(&name, digest.as_deref(), &firing) {
-                    let _ = reply.send(refusal);
+                if let Some(known) = self.fire(&name, digest.as_deref(), &firing) {
+                    self.unsent.push(UnsentReply::Start(reply, known));
                     return;
                 }
                 self.waiting.entry((name, firing.key)).or_default().push(reply);
@@ -537,11 +577,9 @@ impl ScheduleTask {
                 return Some(refuse(format!("the schedule '{name}' is paused")));
             }
         }
-        if let Some(run_id) = entry.result_of(&firing.key) {
-            let run_id = run_id.map(str::to_owned);
-            let error = run_id.is_none().then(|| "the first request with this key started no run".to_owned());
-            let (success, status) = (run_id.is_some(), "repeated".to_owned());
-            return Some(FireScheduleReply { success, status, run_id, error, active_run_id: None });
+        if let Some(run_id) = entry.run_of(&firing.key) {
+            let (success, status, run_id) = (true, "repeated".to_owned(), Some(run_id.to_owned()));
+            return Some(FireScheduleReply { success, status, run_id, ..FireScheduleReply::default() });
         }
         if let Err(error) = request_of(&entry.schedule, firing) {
             return Some(refuse(error));
@@ -570,15 +608,17 @@ async fn next_runs(changes: &Subscription) -> Vec<String> {
     runs.collect()
 }
 
-/// Returns the state of a run that has ended.
+/// Returns the state of a run, if it has ended.
+async fn find_end(runs: &Runs, run_id: &str) -> Result<Option<String>, StorageError> {
+    let state = runs.brief_record(run_id).await?.map_or_else(|| "deleted".to_owned(), |record| record.state);
+    Ok(matches!(state.as_str(), "completed" | "failed" | "cancelled" | "deleted").then_some(state))
+}
+
+/// Returns the state of a run, if it has ended, once its record can be read.
 async fn state_of(runs: &Runs, run_id: &str) -> Option<String> {
     loop {
-        match runs.brief_record(run_id).await {
-            Ok(None) => return Some("deleted".to_owned()),
-            Ok(Some(record)) => {
-                let has_ended = matches!(record.state.as_str(), "completed" | "failed" | "cancelled");
-                return has_ended.then_some(record.state);
-            }
+        match find_end(runs, run_id).await {
+            Ok(state) => return state,
             // Without the record, the run would seem to go on forever.
             Err(error) => {
                 tracing::warn!(%error, run_id, "failed to read a run of a schedule; retrying");

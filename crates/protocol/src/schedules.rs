@@ -56,9 +56,8 @@ pub struct AddSchedule {
     /// Rule for times at which no daemon ran
     #[serde(default)]
     pub missed: MissedTimes,
-    /// Rule for a start while the last run has not ended
-    #[serde(default)]
-    pub overlap: Overlap,
+    /// Rule for a start while the last run has not ended (default: queue for paths, else skip)
+    pub overlap: Option<Overlap>,
     /// Maximum delay of a start, such as 5m, which spreads the starts of several schedules
     pub jitter: Option<String>,
     /// Replace an existing schedule with this name

@@ -102,9 +102,9 @@ pub struct Entry {
     /// Number of starts that failed since the last one that succeeded.
     #[serde(default)]
     pub failures: u64,
-    /// Keys of the last requests, the oldest first, with their runs.
+    /// Keys of the last starts, the oldest first, with their runs.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    remembered: VecDeque<(String, Option<String>)>,
+    remembered: VecDeque<(String, String)>,
     /// State of the files of the trigger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files_digest: Option<String>,
@@ -153,6 +153,12 @@ impl Entry {
     pub fn next_times(&self) -> impl Iterator<Item = Timestamp> {
         let Schedule { trigger, created, .. } = &self.schedule;
         std::iter::successors(self.next, |last| trigger.next_after(*created, *last))
+    }
+
+    /// Returns true if a start has been decided but not begun.
+    #[must_use]
+    pub fn is_start_waiting(&self) -> bool {
+        self.waiting.len() > usize::from(self.is_busy)
     }
 
     /// Decides the times of the trigger up to `now`. Returns true if the state has changed.
@@ -204,18 +210,18 @@ impl Entry {
         }
     }
 
-    fn remember(&mut self, key: &str, run_id: Option<String>) {
+    fn remember(&mut self, key: &str, run_id: &str) {
         if self.remembered.len() >= MAX_REMEMBERED_KEYS {
             self.remembered.pop_front();
         }
-        self.remembered.push_back((key.to_owned(), run_id));
+        self.remembered.push_back((key.to_owned(), run_id.to_owned()));
     }
 
-    /// Returns the run of an earlier request with this key: `Some(None)` if it started none.
+    /// Returns the run that an earlier start with this key has started.
     #[must_use]
-    pub fn result_of(&self, key: &str) -> Option<Option<&str>> {
+    pub fn run_of(&self, key: &str) -> Option<&str> {
         let found = self.remembered.iter().rev().find(|(known, _)| known == key);
-        found.map(|(_, run_id)| run_id.as_deref())
+        found.map(|(_, run_id)| run_id.as_str())
     }
 }
 
@@ -451,7 +457,6 @@ impl Timetable {
                         let firing = Box::new(firing.clone());
                         entry.waiting.pop_front();
                         entry.overlapped += 1;
-                        entry.remember(&firing.key, None);
                         self.is_changed = true;
                         steps.push(Step::LeftOut { schedule: name.clone(), firing, run_id });
                     }
@@ -460,7 +465,6 @@ impl Timetable {
                         let superseded = entry.waiting.iter().take_while(|firing| firing.due <= now).count() - 1;
                         for firing in entry.waiting.drain(..superseded).collect::<Vec<_>>() {
                             entry.overlapped += 1;
-                            entry.remember(&firing.key, None);
                             self.is_changed = true;
                             let (schedule, run_id) = (name.clone(), run_id.clone());
                             steps.push(Step::LeftOut { schedule, firing: Box::new(firing), run_id });
@@ -512,7 +516,9 @@ impl Timetable {
         };
         entry.failures = if error.is_some() { entry.failures + 1 } else { 0 };
         entry.active.clone_from(&run_id);
-        entry.remember(key, run_id.clone());
+        if let Some(run_id) = &run_id {
+            entry.remember(key, run_id);
+        }
         let Firing { scheduled, missed, .. } = firing;
         entry.last = Some(LastFiring { scheduled, at: now, missed, run_id, outcome: None, error });
         true
@@ -527,6 +533,13 @@ impl Timetable {
         if let Some(firing) = entry.waiting.front_mut() {
             firing.due = now.after(RETRY_PAUSES.0);
         }
+    }
+
+    /// Returns the runs that a due start waits for, or is left out for.
+    pub fn blocking_runs(&self, now: Timestamp) -> BTreeSet<String> {
+        let blocked = self.entries().filter(|entry| !entry.is_busy);
+        let blocked = blocked.filter(|entry| entry.waiting.front().is_some_and(|firing| firing.due <= now));
+        blocked.filter_map(|entry| entry.active.clone()).collect()
     }
 
     /// Returns the runs whose end is awaited.

@@ -3,7 +3,7 @@
 //! The state of the files is a digest of their names, sizes and times of change. Another digest is a change, whatever
 //! events the system has reported, so a change while no daemon ran is found as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 /// Maximum number of files and directories that one schedule watches.
 const MAX_FILES: usize = 20_000;
@@ -43,75 +44,98 @@ pub(super) fn check_path(path: &Path) -> Result<String, String> {
 }
 
 /// The watches of all schedules.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FileWatch {
-    watched: BTreeMap<String, Vec<PathBuf>>,
-    /// Schedules whose files have not been looked at.
-    unseen: Vec<String>,
-    watcher: Option<(RecommendedWatcher, mpsc::Receiver<()>)>,
+    watched: Watched,
+    /// The task that looks at the files, if there are any. Dropping it ends it.
+    task: JoinSet<()>,
+    states: (mpsc::Sender<FilesState>, mpsc::Receiver<FilesState>),
 }
 
+/// The paths of each schedule.
+type Watched = BTreeMap<String, Vec<PathBuf>>;
+
 impl FileWatch {
+    pub(super) fn new() -> Self {
+        Self { watched: Watched::new(), task: JoinSet::new(), states: mpsc::channel(16) }
+    }
+
     /// Watches the files of these schedules, and no others. Blocks for a few system calls.
-    pub(super) fn replace(&mut self, watched: BTreeMap<String, Vec<PathBuf>>) {
+    pub(super) fn replace(&mut self, watched: Watched) {
         if watched == self.watched {
             return;
         }
-        self.unseen.extend(watched.keys().filter(|name| self.watched.get(*name) != watched.get(*name)).cloned());
-        self.watched = watched;
-        // One watcher has one descriptor, and dropping it removes its watches.
-        self.watcher = None;
-        if self.watched.is_empty() {
+        let is_new = |name: &&String| self.watched.get(*name) != watched.get(*name);
+        let unseen = watched.keys().filter(is_new).cloned().collect();
+        self.watched.clone_from(&watched);
+        self.task.abort_all();
+        if watched.is_empty() {
             return;
         }
-        let (sender, receiver) = mpsc::channel(1);
-        let on_event = move |event: notify::Result<Event>| {
-            if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(_))) {
-                // A full channel already has the news.
-                let _ = sender.try_send(());
+        match watch(&watched) {
+            // The watch begins before the first look, so that no change is missed.
+            Ok((watcher, events)) => {
+                self.task.spawn(follow(watched, unseen, watcher, events, self.states.0.clone()));
             }
-        };
-        let mut watcher = match notify::recommended_watcher(on_event) {
-            Ok(watcher) => watcher,
-            Err(error) => {
-                tracing::warn!(%error, "failed to watch files; schedules with paths start no runs");
-                return;
-            }
-        };
-        for path in self.watched.values().flatten() {
-            // A file that is replaced has another inode; its directory reports that.
-            let is_directory = path.is_dir();
-            let target = if is_directory { path.as_path() } else { path.parent().unwrap_or(path) };
-            let mode = if is_directory { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
-            if let Err(error) = watcher.watch(target, mode) {
-                tracing::warn!(path = %path.display(), %error, "failed to watch a path of a schedule");
-            }
+            Err(error) => tracing::warn!(%error, "failed to watch files; schedules with paths start no runs"),
         }
-        self.watcher = Some((watcher, receiver));
     }
 
-    /// Waits for a change and returns the states of all watched files. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Vec<FilesState> {
-        if self.unseen.is_empty() {
-            match &mut self.watcher {
-                Some((_, receiver)) => {
-                    if receiver.recv().await.is_none() {
-                        std::future::pending::<()>().await;
-                    }
-                    while tokio::time::timeout(QUIET_TIME, receiver.recv()).await.is_ok_and(|event| event.is_some()) {}
-                }
-                None => std::future::pending().await,
+    /// Waits for the state of the files of a schedule. Cancel-safe.
+    pub(super) async fn next(&mut self) -> FilesState {
+        match self.states.1.recv().await {
+            Some(state) => state,
+            // This struct has a sender, too.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Watches paths. The receiver has an item after each change.
+fn watch(watched: &Watched) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
+    let (sender, receiver) = mpsc::channel(1);
+    let on_event = move |event: notify::Result<Event>| {
+        if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(_))) {
+            // A full channel already has the news.
+            let _ = sender.try_send(());
+        }
+    };
+    let mut watcher = notify::recommended_watcher(on_event)?;
+    for path in watched.values().flatten() {
+        // A file that is replaced has another inode; its directory reports that.
+        let is_directory = path.is_dir();
+        let target = if is_directory { path.as_path() } else { path.parent().unwrap_or(path) };
+        let mode = if is_directory { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        if let Err(error) = watcher.watch(target, mode) {
+            tracing::warn!(path = %path.display(), %error, "failed to watch a path of a schedule");
+        }
+    }
+    Ok((watcher, receiver))
+}
+
+/// Looks at the files at the beginning and after each change.
+async fn follow(
+    watched: Watched,
+    mut unseen: BTreeSet<String>,
+    _watcher: RecommendedWatcher,
+    mut events: mpsc::Receiver<()>,
+    states: mpsc::Sender<FilesState>,
+) {
+    loop {
+        let paths = watched.clone();
+        let digests = tokio::task::spawn_blocking(move || {
+            paths.into_iter().map(|(name, paths)| (name, digest_of(&paths))).collect::<Vec<_>>()
+        });
+        for (schedule, digest) in digests.await.unwrap_or_default() {
+            let state = FilesState { is_first: unseen.remove(&schedule), schedule, digest };
+            if states.send(state).await.is_err() {
+                return;
             }
         }
-        let watched = self.watched.clone();
-        let digests = tokio::task::spawn_blocking(move || {
-            let digest = |(name, paths): (String, Vec<PathBuf>)| (name, digest_of(&paths));
-            watched.into_iter().map(digest).collect::<Vec<_>>()
-        });
-        let digests = digests.await.unwrap_or_default();
-        let unseen = std::mem::take(&mut self.unseen);
-        let state = |(schedule, digest)| FilesState { is_first: unseen.contains(&schedule), schedule, digest };
-        digests.into_iter().map(state).collect()
+        if events.recv().await.is_none() {
+            return;
+        }
+        while tokio::time::timeout(QUIET_TIME, events.recv()).await.is_ok_and(|event| event.is_some()) {}
     }
 }
 

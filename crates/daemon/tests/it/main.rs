@@ -30,6 +30,7 @@ mod pauses;
 mod recordings;
 mod remote_runs;
 mod runs;
+mod schedules;
 mod screens;
 mod tools;
 mod trials;

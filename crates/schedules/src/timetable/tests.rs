@@ -209,12 +209,12 @@ fn requests_with_the_same_key_start_one_run() {
         timetable.fire("nightly", Firing::requested(key.to_owned(), None, now)).unwrap();
     }
     assert_eq!(start_due(&mut timetable, "2026-03-28T00:00:00Z").len(), 1);
-    assert_eq!(timetable.entry("nightly").unwrap().result_of("a"), Some(Some("run_a")));
-    assert_eq!(timetable.entry("nightly").unwrap().result_of("b"), None);
+    assert_eq!(timetable.entry("nightly").unwrap().run_of("a"), Some("run_a"));
+    assert_eq!(timetable.entry("nightly").unwrap().run_of("b"), None);
     let mut timetable = restarted(&mut timetable);
     end(&mut timetable);
     assert_eq!(start_due(&mut timetable, "2026-03-28T00:00:00Z").len(), 1);
-    assert_eq!(timetable.entry("nightly").unwrap().result_of("a"), Some(Some("run_a")));
+    assert_eq!(timetable.entry("nightly").unwrap().run_of("a"), Some("run_a"));
 }
 
 proptest! {

@@ -348,21 +348,12 @@ async fn how_to_run_a_nightly_job() {
     has_repository(&mut reader);
     // The first attempt fails.
     reader.has_file("Makefile", "check:\n\t@test -e attempted || { touch attempted; false; }\n\t@echo 12 passed\n");
-    let cargo = reader.home.path().join(".cargo/bin");
-    fs::create_dir_all(&cargo).unwrap();
-    symlink(STEPLATCH, cargo.join("steplatch")).unwrap();
-    // Reads the units as systemd does, and it is three o'clock.
-    let systemctl = "#!/bin/sh\ncd ~/.config/systemd/user || exit\n\
-                     if command -v systemd-analyze; then systemd-analyze --user verify ./nightly.* 2>&1 | grep nightly && exit 1; fi\n\
-                     command=$(sed -n 's/^ExecStart=//p' nightly.service | sed \"s|%h|$HOME|g; s|%%|%|g\")\n\
-                     cd ~/shop && eval \"$command\"\n";
-    write_program(&reader.home.path().join("bin/systemctl"), systemctl);
+    let ended = "until steplatch runs list --json | grep -q '\"state\": \"completed\"'; do sleep 0.1; done";
     let notes = vec![
-        annotate("steplatch run nightly --key").shows("\"12 passed\"").shows("✓ completed"),
-        annotate("systemctl --user enable --now nightly.timer").shows("✓ completed"),
-        annotate("steplatch runs list")
-            .before("test \"$(steplatch runs list --workflow nightly | wc -l)\" = 2")
-            .shows("completed"),
+        annotate("steplatch schedule add").shows("added 'nightly': cron 0 3 * * *"),
+        annotate("steplatch schedule run").shows("run_"),
+        annotate("steplatch schedule list").before(ended).shows("completed"),
+        annotate("steplatch runs list").shows("completed"),
     ];
     reader.replay(notes).await;
 }
@@ -650,6 +641,19 @@ async fn short_pages_commands_work() {
         annotate("steplatch notify test").shows("true"),
         annotate("steplatch notify list").shows("gate"),
         annotate("steplatch doctor").shows("command true of: gate"),
+    ];
+    reader.replay(notes).await;
+    let reader = Reader::with_page(include_str!("../../docs/schedules.md"));
+    fs::create_dir(reader.directory.join("src")).unwrap();
+    let state = r#"{"action": {"tool": "set", "params": {"today": "{day}"}}, "transitions": []}"#;
+    let machine = format!(r#"{{"name": "backup", "initial_state": "work", "states": {{"work": {state}}}}}"#);
+    reader.has_file("backup.json", &machine);
+    let notes = vec![
+        annotate("steplatch schedule add nightly").shows("added 'nightly': cron 30 2 * * *"),
+        annotate("steplatch schedule list").shows("every 10m"),
+        annotate("steplatch schedule run").shows("run_"),
+        annotate("steplatch schedule pause").shows("paused 'nightly'"),
+        annotate("steplatch schedule rm").shows("removed 'poll'"),
     ];
     reader.replay(notes).await;
     let mut reader = Reader::with_page(include_str!("../../docs/ui.md"));

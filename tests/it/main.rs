@@ -41,6 +41,7 @@ mod people;
 mod read_commands;
 mod real_clients;
 mod reruns;
+mod schedules;
 mod secrets;
 mod settings;
 mod setup;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use steplatch_access::{Caller, Redactor, Standing};
+use steplatch_access::{Caller, Redactor};
 use steplatch_files::FileRequest;
 use steplatch_host::{HostRequest, Hosts, RemoteHostConfig, Role, Starter};
 use steplatch_liar::{Liar, Lie, Lies, answer, with};
@@ -56,20 +56,7 @@ impl Scene {
         let (_, ending) = tokio::sync::watch::channel(None);
         let private = [directory.path().join("home/state")];
         let sessions = Sessions::new(hosts, secrets, Arc::new(Plain), ending, private);
-        let caller = Arc::new(Caller {
-            approved_at: None,
-            approved_terminals: None,
-            name: None,
-            directory: directory.path().to_owned(),
-            environment: Arc::default(),
-            person: false,
-            surface: None,
-            standing: Standing::internal(),
-            peer: None,
-            connection: None,
-            run: None,
-            pins: None,
-        });
+        let caller = Arc::new(Caller::unnamed(directory.path().to_owned(), Arc::default()));
         Self { sessions, caller, directory }
     }
 

@@ -249,7 +249,7 @@ proptest! {
                 }
             }
             prop_assert!(times <= MAX_WAITING);
-            if kill >= 1 && kill <= 2 {
+            if (1..=2).contains(&kill) {
                 // What follows the stored state is lost.
                 stored.advance(now);
                 timetable = stored;

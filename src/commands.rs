@@ -29,6 +29,7 @@ pub(crate) mod runs;
 mod schedule;
 mod self_check;
 mod serve;
+mod services;
 mod setup;
 pub(crate) mod terminal;
 mod tour;
@@ -113,6 +114,11 @@ enum Command {
     /// List and run the graphs of this project
     #[command(subcommand)]
     Graph(graphs::Graphs),
+    Up(services::Up),
+    Down(services::Down),
+    Restart(services::Restart),
+    Ps(services::Ps),
+    Logs(services::Logs),
     /// Add, check and list remote hosts for terminals
     #[command(subcommand)]
     Hosts(hosts::HostsCommand),
@@ -238,6 +244,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Init(command) => command.run(),
         Command::Nodes(command) => command.run(&paths).await,
         Command::Graph(command) => command.run(&paths).await,
+        Command::Up(command) => command.run(&paths).await,
+        Command::Down(command) => command.run(&paths).await,
+        Command::Restart(command) => command.run(&paths).await,
+        Command::Ps(command) => command.run(&paths).await,
+        Command::Logs(command) => command.run(&paths).await,
         Command::Hosts(command) => command.run(&paths).await,
         Command::Cp(command) => command.run(&paths).await,
         Command::Remote(command) => command.run(&paths).await,

@@ -13,7 +13,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathComplete
 use clap_complete::env::Shells;
 use steplatch_protocol::{
     DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListNotifications, ListRemoteWorkflows, ListSchedules,
-    ListTerminalSessions, ListWorkflowRuns, ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
+    ListServices, ListTerminalSessions, ListWorkflowRuns, ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
 };
 
 use crate::daemon_client;
@@ -153,6 +153,14 @@ pub(crate) fn notification_rules() -> ArgValueCompleter {
     completer(|current| {
         let rules = ask_daemon(ListNotifications {}).map(|reply| reply.rules).unwrap_or_default();
         rules.iter().filter_map(|rule| candidate(current, &rule.name, Some(&rule.way))).collect()
+    })
+}
+
+/// Completes the names of the services of the project.
+pub(crate) fn services() -> ArgValueCompleter {
+    completer(|current| {
+        let services = ask_daemon(ListServices::default()).map(|reply| reply.services).unwrap_or_default();
+        services.iter().filter_map(|info| candidate(current, &info.name, Some(info.state.name()))).collect()
     })
 }
 

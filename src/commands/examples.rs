@@ -56,6 +56,8 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("steplatch run --again 3f2a --from publish", "a run that failed, from a state on"),
         ],
     ),
+    ("up", &[("steplatch up", "all services of the project"), ("steplatch up web", "one, with those that it needs")]),
+    ("logs", &[("steplatch logs web -f", "as it appears")]),
     (
         "schedule add",
         &[

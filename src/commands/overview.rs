@@ -9,8 +9,9 @@ use steplatch_protocol::DaemonPaths;
 use crate::print::{self, padded, visible};
 
 /// Headings of the help, each with its commands in the order of use. clap does not support headings of subcommands.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Terminals", &["terminal", "watch"]),
+    ("Services", &["up", "down", "restart", "ps", "logs"]),
     ("Workflows", &["run", "workflow", "runs", "schedule", "examples", "init", "nodes", "graph"]),
     ("People", &["gates", "ui", "open", "commander", "notify", "approver"]),
     ("Machines", &["hosts", "cp", "remote"]),

@@ -43,6 +43,7 @@ mod real_clients;
 mod reruns;
 mod schedules;
 mod secrets;
+mod services;
 mod settings;
 mod setup;
 #[path = "../../crates/terminal/tests/it/ssh_server.rs"]

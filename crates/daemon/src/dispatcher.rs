@@ -36,6 +36,7 @@ use crate::read_commands;
 use crate::schedules::{ScheduleParts, Schedules};
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
+use crate::supervision::{Supervision, SupervisionParts};
 use crate::tools::{ToolSubscription, Tools};
 use crate::waiting;
 
@@ -62,6 +63,7 @@ pub(crate) struct Dispatcher {
     passkeys: Arc<Passkeys>,
     notifications: Notifications,
     schedules: Schedules,
+    supervision: Supervision,
     secrets: Arc<Redactor>,
     /// The askpass program of terminals and runs.
     askpass: Option<PathBuf>,
@@ -209,7 +211,7 @@ impl Dispatcher {
             workflows: workflows.clone(),
             workers,
             nodes: nodes.clone(),
-            projects,
+            projects: projects.clone(),
             executors,
             approver: approver.clone(),
             passkeys: passkeys.clone(),
@@ -241,6 +243,14 @@ impl Dispatcher {
             changes: changes.clone(),
             stop: stop.subscribe(),
         });
+        let supervision = Supervision::start(SupervisionParts {
+            paths: paths.clone(),
+            sessions: sessions.clone(),
+            projects,
+            named_secrets: named_secrets.clone(),
+            clock: clock.clone(),
+            stop: stop.subscribe(),
+        });
         let schedules = Schedules::start(ScheduleParts {
             paths: paths.clone(),
             clock,
@@ -251,6 +261,7 @@ impl Dispatcher {
         Ok(Self {
             notifications,
             schedules,
+            supervision,
             approver,
             page,
             passkeys,
@@ -304,6 +315,7 @@ impl Dispatcher {
     pub(crate) async fn close(&self, mode: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;
+        self.supervision.close(mode).await;
         if !mode.keeps_terminals() {
             self.sessions.close_all().await;
         }
@@ -670,6 +682,12 @@ impl Dispatcher {
                 let watching = ReplyStream::Changes(Box::new(Box::pin(self.tools.watch(caller)).await));
                 return (VerbReply::from_reply(WatchReply { success: true, error: None }), Some(watching));
             }
+            Command::StartServices(verb) => VerbReply::from_reply(Box::pin(self.supervision.up(caller, verb)).await),
+            Command::StopServices(verb) => VerbReply::from_reply(Box::pin(self.supervision.down(caller, verb)).await),
+            Command::RestartServices(verb) => {
+                VerbReply::from_reply(Box::pin(self.supervision.restart(caller, verb)).await)
+            }
+            Command::ListServices(verb) => VerbReply::from_reply(Box::pin(self.supervision.list(caller, verb)).await),
             Command::AddSchedule(verb) => VerbReply::from_reply(Box::pin(self.schedules.add(caller, verb)).await),
             Command::ListSchedules(verb) => VerbReply::from_reply(Box::pin(self.schedules.list(verb)).await),
             Command::PauseSchedule(verb) => VerbReply::from_reply(Box::pin(self.schedules.pause(verb)).await),

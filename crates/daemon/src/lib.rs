@@ -17,6 +17,7 @@ mod read_commands;
 mod schedules;
 mod ssh_environment;
 mod ssh_questions;
+mod supervision;
 mod tools;
 mod waiting;
 

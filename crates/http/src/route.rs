@@ -136,6 +136,11 @@ routes! {
     Get "/runs/{run_id}/gates/{gate_id}" "GET_GATE" of Run, Conflict;
     Post "/runs/{run_id}/gates/{gate_id}" "ANSWER_GATE" of Run, Conflict;
 
+    Get "/services" "LIST_SERVICES", Unprocessable;
+    Post "/services/start" "START_SERVICES", Conflict;
+    Post "/services/stop" "STOP_SERVICES", Conflict;
+    Post "/services/restart" "RESTART_SERVICES", Conflict;
+
     Get "/schedules" "LIST_SCHEDULES", Unprocessable;
     Post "/schedules" "ADD_SCHEDULE", Conflict;
     Post "/schedules/{name}/runs" "FIRE_SCHEDULE" of Schedule, Conflict;

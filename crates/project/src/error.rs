@@ -333,7 +333,7 @@ pub(crate) enum DocumentError {
     #[error("{}", .0.message())]
     TomlValue(toml::de::Error),
     /// The file is not an object.
-    #[error("it must be an object with 'nodes' or 'graphs'")]
+    #[error("it must be an object with 'nodes', 'graphs' or 'services'")]
     NotTables,
 }
 

@@ -1,7 +1,7 @@
 //! The declarations of a project: nodes, graphs, and workflows that are functions.
 //!
 //! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` next to it:
-//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node. The id is the name instead of a key. Loaded files in
+//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node, and `[services.NAME]`. The id is the name instead of a key. Loaded files in
 //! Python syntax may declare nodes, graphs and workflows. The project's own declarations hide declarations with the
 //! same name in the user's library. An invalid declaration is reported with its reason, and hides no other declaration.
 //! This module does no I/O.
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_nodes::{Node, NodeKind};
 use steplatch_python_api::Declaration;
+use steplatch_supervisor::ServiceDeclaration;
 use steplatch_workflow::suggestion_or_known;
 
 use super::{nesting, python};
@@ -27,7 +28,7 @@ pub(super) const DECLARATION_FILES: [&str; 2] = ["steplatch.toml", "steplatch.js
 const MAX_DECLARATIONS: usize = 2000;
 
 /// Tables of a declaration file, in reading order.
-const TABLES: [&str; 2] = ["nodes", "graphs"];
+const TABLES: [&str; 3] = ["nodes", "graphs", "services"];
 
 /// The declarations of a project.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Project {
     pub(super) files: Vec<PathBuf>,
     /// Nodes and graphs, by their ids.
     pub nodes: BTreeMap<String, NodeDeclaration>,
+    /// Services, by their names.
+    pub services: BTreeMap<String, ServiceDeclaration>,
     workflows: BTreeMap<String, FunctionWorkflow>,
     /// The loaded files in Python syntax.
     loaded: Vec<Arc<LoadedFile>>,
@@ -132,9 +135,9 @@ impl Project {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
         let node = Node::parse(&identity).expect("the built-in node is valid");
         let nodes = BTreeMap::from([(node.id.to_string(), NodeDeclaration { node, file: None })]);
-        let (workflows, broken) = (BTreeMap::new(), Vec::new());
+        let (services, workflows, broken) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let paths = files.iter().map(|(file, _)| file.clone()).collect();
-        let mut project = Self { directory, files: paths, nodes, workflows, loaded: Vec::new(), broken };
+        let mut project = Self { directory, files: paths, nodes, services, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
             match text.map_err(DocumentError::File).and_then(|text| parse_document(&file, &text)) {
                 Ok(document) => project.read_document(&file, document),
@@ -148,6 +151,11 @@ impl Project {
         }
         project.check_graphs();
         project
+    }
+
+    /// Returns the problems of the declaration files, each with its file.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        self.broken.iter().map(|broken| format!("{}: {}", broken.file.display(), broken.reason))
     }
 
     /// Returns the workflow of this id, if it is a function.
@@ -281,6 +289,17 @@ impl Project {
                         "it declares more than {MAX_DECLARATIONS} nodes; '{name}' and those after it are ignored"
                     );
                     return self.broken.push(file_problem(reason));
+                }
+                if table == "services" {
+                    match ServiceDeclaration::parse(&name, &entry) {
+                        Ok(_) if self.services.contains_key(&name) => {
+                            self.broken.push(file_problem(format!("service '{name}' is declared in both files")));
+                        }
+                        Ok(service) => drop(self.services.insert(name, service)),
+                        // A node of this name is usable.
+                        Err(error) => self.broken.push(file_problem(format!("service '{name}': {error}"))),
+                    }
+                    continue;
                 }
                 match self.parse_entry(&table, &name, entry) {
                     Ok(node) => {

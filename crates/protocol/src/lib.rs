@@ -37,6 +37,7 @@ mod runs;
 mod schedules;
 mod schema;
 mod screens;
+mod services;
 mod session;
 mod skill;
 mod terminals;
@@ -82,6 +83,7 @@ pub use remote::*;
 pub use runs::*;
 pub use schedules::*;
 pub use screens::*;
+pub use services::*;
 pub use terminals::*;
 pub use tools::*;
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::arguments::{InvalidArguments, ParsedVerb, read};
 use crate::{
     approver, capture, daemon, engine, files, hosts, inputs, library, metrics, nodes, notifications, page, passkey,
-    read_commands, recordings, remote, runs, schedules, screens, terminals, tools,
+    read_commands, recordings, remote, runs, schedules, screens, services, terminals, tools,
 };
 
 /// A request to the daemon. The type holds the parameters.
@@ -188,6 +188,11 @@ verbs! {
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "Get the record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
     runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;
+
+    services::StartServices => ServicesReply, "START_SERVICES", None, "Start services", EXECUTES_ONCE;
+    services::StopServices => ServicesReply, "STOP_SERVICES", None, "Stop services", REMOVES;
+    services::RestartServices => ServicesReply, "RESTART_SERVICES", None, "Restart services", EXECUTES_ONCE;
+    services::ListServices => ServicesReply, "LIST_SERVICES", None, "List services", READS;
 
     schedules::AddSchedule => ScheduleReply, "ADD_SCHEDULE", None, "Add a schedule", SAVES;
     schedules::ListSchedules => ListSchedulesReply, "LIST_SCHEDULES", None, "List schedules", READS;

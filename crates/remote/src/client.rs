@@ -18,6 +18,7 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
 pub use error::{ClientError, RequestError, StartError};
+pub use sender::install_tls;
 
 use crate::backoff;
 use crate::blocking::run_blocking;

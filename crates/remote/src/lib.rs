@@ -23,7 +23,7 @@ mod text;
 
 pub use answer_error::{AnswerError, EntryError};
 pub use backoff::{PollBackoff, PollResult};
-pub use client::{Cancelled, Client, ClientError, Limits, RequestError, StartError, jitter};
+pub use client::{Cancelled, Client, ClientError, Limits, RequestError, StartError, install_tls, jitter};
 pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, SettingError, Token, TokenError, is_loopback};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};

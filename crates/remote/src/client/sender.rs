@@ -118,11 +118,16 @@ impl Sender {
     }
 }
 
+/// Installs the cryptography of TLS for this process, which a client of HTTP needs.
+pub fn install_tls() {
+    // Only the first installation takes effect.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// Builds an HTTP client with the proxies of the environment. Services on this host have no proxy, because their
 /// unencrypted requests must not leave the host.
 fn build_client(is_local: bool, is_start: bool, connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
-    // Only the first installation takes effect.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    install_tls();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())

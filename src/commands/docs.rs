@@ -55,6 +55,7 @@ const PAGES: Bundle = Bundle {
         ("gates", include_str!("../../docs/gates.md")),
         ("secrets", include_str!("../../docs/secrets.md")),
         ("notifications", include_str!("../../docs/notifications.md")),
+        ("services", include_str!("../../docs/services.md")),
         ("schedules", include_str!("../../docs/schedules.md")),
         ("page", include_str!("../../docs/page.md")),
         ("ui", include_str!("../../docs/ui.md")),

@@ -72,6 +72,9 @@ pub(crate) struct Open {
     /// Name to use in place of the id
     #[arg(long)]
     name: Option<String>,
+    /// Print the id of the open terminal with the name, or of the service, if there is one
+    #[arg(long, requires = "name")]
+    reuse: bool,
     /// Directory to start in [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
@@ -247,6 +250,7 @@ impl Open {
                 cols: self.size.0,
                 rows: self.size.1,
                 name: self.name,
+                reuse: self.reuse,
                 wait_ready: true,
                 host: self.host,
                 ..OpenTerminal::default()

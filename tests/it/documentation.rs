@@ -643,6 +643,16 @@ async fn short_pages_commands_work() {
         annotate("steplatch doctor").shows("command true of: gate"),
     ];
     reader.replay(notes).await;
+    let mut reader = Reader::with_page(include_str!("../../docs/services.md"));
+    reader.replace("8000", &free_port().to_string());
+    let notes = vec![
+        annotate("steplatch up   ").shows("ready"),
+        annotate("steplatch ps").shows("files"),
+        annotate("steplatch logs").shows("Serving HTTP"),
+        annotate("steplatch restart web").shows("ready"),
+        annotate("steplatch down").shows("down"),
+    ];
+    reader.replay(notes).await;
     let reader = Reader::with_page(include_str!("../../docs/schedules.md"));
     fs::create_dir(reader.directory.join("src")).unwrap();
     let state = r#"{"action": {"tool": "set", "params": {"today": "{day}"}}, "transitions": []}"#;

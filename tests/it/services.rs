@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking, free_port};
 
 use crate::durable::kill;
@@ -42,15 +42,28 @@ fn services_start_in_order_survive_the_daemon_and_stop() {
     assert!(up.lines().count() == 3 && up.contains(&port.to_string()), "{up}");
     let first = list(&home);
     assert_eq!((&first["web"]["state"], &first["db"]["state"]), (&"ready".into(), &"ready".into()), "{first}");
-    assert_eq!(first["web"]["ports"], serde_json::json!([port]));
+    assert_eq!(first["web"]["ports"], json!([port]));
     // A second client gets the same process, and an agent reads its output.
     home.run(&["up"]).expect_success();
     assert_eq!(list(&home)["web"]["pid"], first["web"]["pid"]);
     drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let agent = Agent::new(&home);
-    let screen = agent.call_tool("get_screen_content", serde_json::json!({"session_id": "web"}));
+    let screen = agent.call_tool("get_screen_content", json!({"session_id": "web"}));
     assert!(screen["screen_content"].as_str().unwrap().contains("Serving HTTP"), "{screen}");
     assert!(home.run(&["logs", "web"]).expect_success().contains("Serving HTTP"));
+
+    // An agent asks for it by name, and gets what runs.
+    let reused = agent.call_tool("open_terminal", json!({"name": "web", "reuse": true}));
+    assert_eq!((&reused["reused"], &reused["session_id"]), (&json!(true), &first["web"]["session_id"]), "{reused}");
+    let shell = json!({"name": "shell", "shell": "bash", "reuse": true});
+    let opened = agent.call_tool("open_terminal", shell.clone());
+    let again = agent.call_tool("open_terminal", shell);
+    assert_eq!((&again["reused"], &again["session_id"]), (&json!(true), &opened["session_id"]), "{again}");
+    let other =
+        agent.begin("open_terminal", json!({"name": "shell", "command": ["python3", "-q"], "reuse": true})).refusal();
+    assert!(other.contains("it runs 'bash', not 'python3 -q'"), "{other}");
+    let closed = agent.call_tool("exit_terminal", json!({"session_id": "shell"}));
+    assert_eq!(closed["success"], true, "{closed}");
 
     kill(&home.run(&["daemon", "status", "--json"]).json()["pid"]);
     let adopted = eventually_blocking("the next daemon supervises it", || {

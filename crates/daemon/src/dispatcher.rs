@@ -392,6 +392,9 @@ impl Dispatcher {
             Command::AwaitOutput(verb) => {
                 VerbReply::from_reply(Box::pin(waiting::wait(sessions, &self.runs, caller, verb)).await)
             }
+            Command::OpenTerminal(verb) if verb.reuse && self.supervision.declares(caller, &verb).await => {
+                VerbReply::from_reply(Box::pin(self.supervision.open_terminal(caller, verb)).await)
+            }
             action @ (Command::OpenTerminal(_)
             | Command::SendInput(_)
             | Command::GetScreenContent(_)

@@ -20,8 +20,9 @@ use steplatch_access::{Caller, NamedSecrets, write_private_text};
 use steplatch_clock::{Clock, Timestamp, to_iso8601};
 use steplatch_project::{Project, Projects};
 use steplatch_protocol::{
-    AwaitOutput, AwaitReason, AwaitUntil, DaemonPaths, ExitTerminal, ListServices, OpenTerminal, RestartServices,
-    SendInput, SendSignal, ServiceInfo, ServiceState, ServicesReply, SessionInfo, StartServices, StopServices,
+    AwaitOutput, AwaitReason, AwaitUntil, DaemonPaths, ExitTerminal, ListServices, OpenTerminal, OpenTerminalReply,
+    RestartServices, SendInput, SendSignal, ServiceInfo, ServiceState, ServicesReply, SessionInfo, StartServices,
+    StopServices,
 };
 use steplatch_sessions::{Sessions, ShutdownMode};
 use steplatch_supervisor::{RestartDecision, RestartHistory, ServiceDeclaration, decide_restart, ports, start_order};
@@ -244,6 +245,38 @@ impl Supervision {
         ServicesReply { success: error.is_none(), services, problems: project.problems().collect(), error }
     }
 
+    /// Returns true if a request to open a terminal names a service of the project.
+    pub(crate) async fn declares(&self, caller: &Caller, verb: &OpenTerminal) -> bool {
+        let (Some(name), None) = (&verb.name, &verb.command) else { return false };
+        self.0.find_project(caller).await.is_ok_and(|project| project.services.contains_key(name))
+    }
+
+    /// Starts a service if it does not run, waits until it is ready, and returns its terminal.
+    pub(crate) async fn open_terminal(&self, caller: &Arc<Caller>, verb: OpenTerminal) -> OpenTerminalReply {
+        let name = verb.name.unwrap_or_default();
+        let was_up = self.0.is_up(caller, &name).await;
+        let reply = self.up(caller, StartServices { names: vec![name.clone()], detach: false }).await;
+        let info = reply.services.into_iter().find(|info| info.name == name);
+        let session = info.as_ref().and_then(|info| info.session_id.clone());
+        let (true, Some(session_id)) = (reply.success, session) else {
+            return OpenTerminalReply { error: reply.error, ..OpenTerminalReply::default() };
+        };
+        let session = self.0.parts.sessions.list().await.sessions.into_iter();
+        let session = session.into_iter().find(|session| session.session_id == session_id);
+        OpenTerminalReply {
+            success: true,
+            screen_content: self.0.parts.sessions.screen(&session_id).await,
+            shell: session.as_ref().map(|session| session.command.clone()).unwrap_or_default(),
+            web_url: session.as_ref().and_then(|session| session.web_url.clone()),
+            cols: session.as_ref().map(|session| session.cols),
+            rows: session.as_ref().map(|session| session.rows),
+            pid: info.and_then(|info| info.pid),
+            reused: was_up.then_some(true),
+            session_id,
+            ..OpenTerminalReply::default()
+        }
+    }
+
     /// Stops services, after those that need them.
     pub(crate) async fn down(&self, caller: &Arc<Caller>, verb: StopServices) -> ServicesReply {
         let project = match self.0.find_project(caller).await {
@@ -304,6 +337,12 @@ fn refusal(error: String) -> ServicesReply {
 }
 
 impl Shared {
+    async fn is_up(&self, caller: &Caller, name: &str) -> bool {
+        let Ok(project) = self.find_project(caller).await else { return false };
+        let service = self.services.lock().get(&(project.directory.clone(), name.to_owned())).cloned();
+        service.is_some_and(|service| service.state().is_up())
+    }
+
     async fn find_project(&self, caller: &Caller) -> Result<Arc<Project>, String> {
         self.parts.projects.find_project(caller).await.map_err(|error| error.to_string())
     }

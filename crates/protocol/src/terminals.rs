@@ -58,6 +58,9 @@ pub struct OpenTerminal {
     pub rows: u16,
     /// A name to use in place of the session_id
     pub name: Option<String>,
+    /// Return the open terminal, or the running service, of this name
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reuse: bool,
     /// Wait for the first prompt before returning
     #[serde(default = "default_true")]
     pub wait_ready: bool,
@@ -91,6 +94,8 @@ pub struct OpenTerminalReply {
     pub cols: Option<u16>,
     /// Rows
     pub rows: Option<u16>,
+    /// Was open
+    pub reused: Option<bool>,
     /// True if the request may or may not have taken effect
     pub outcome_unknown: Option<bool>,
 }

@@ -23,6 +23,7 @@ mod inputs;
 mod pinned_hosts;
 mod readers;
 mod recordings;
+mod reuse;
 mod screen_follower;
 mod screen_part;
 mod search;

@@ -270,9 +270,25 @@ impl Sessions {
         place: PlacePolicy,
     ) -> OpenTerminalReply {
         let is_repeated = self.is_repeated(step.as_deref());
-        match self.try_open(caller, verb, step, place).await {
+        if verb.reuse {
+            match self.find_reusable(caller, &verb).await {
+                Ok(Some(reply)) => return reply,
+                Ok(None) => {}
+                Err(error) => {
+                    let error = Some(self.describe_error("", error).await);
+                    return OpenTerminalReply { error, ..OpenTerminalReply::default() };
+                }
+            }
+        }
+        match self.try_open(caller, verb.clone(), step, place).await {
             Ok((_, reply)) => reply,
             Err(error) => {
+                // Another client may have opened it in the meantime.
+                if verb.reuse
+                    && let Ok(Some(reply)) = self.find_reusable(caller, &verb).await
+                {
+                    return reply;
+                }
                 let outcome_unknown = error.outcome_unknown(is_repeated);
                 let error = Some(self.describe_error("", error).await);
                 OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
@@ -379,6 +395,7 @@ impl Sessions {
             pid: Some(opened.pid),
             cols: size.map(|size| size.cols),
             rows: size.map(|size| size.rows),
+            reused: None,
         };
         Ok((terminal, reply))
     }

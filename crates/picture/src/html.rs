@@ -111,8 +111,9 @@ pub(crate) fn escape(output: &mut String, text: &str) {
             '<' => output.push_str("&lt;"),
             '>' => output.push_str("&gt;"),
             '"' => output.push_str("&quot;"),
-            // Not a character in HTML.
+            // Neither is a character in HTML, or in XML.
             control if control.is_control() => output.push(' '),
+            '\u{fffe}' | '\u{ffff}' => output.push(char::REPLACEMENT_CHARACTER),
             other => output.push(other),
         }
     }

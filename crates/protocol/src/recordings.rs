@@ -118,9 +118,8 @@ pub struct RecordTerminal {
     pub session_id: String,
     /// New file to write
     pub path: String,
-    /// Format
-    #[serde(default)]
-    pub format: RecordingFormat,
+    /// Default: by the ending of path, else apng
+    pub format: Option<RecordingFormat>,
     /// Seconds ago to begin at
     #[schemars(range(min = 0.0))]
     pub since: Option<f64>,

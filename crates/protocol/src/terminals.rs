@@ -58,7 +58,7 @@ pub struct OpenTerminal {
     pub rows: u16,
     /// A name to use in place of the session_id
     pub name: Option<String>,
-    /// Return the open terminal, or the running service, of this name
+    /// Reuse the terminal or service of the name
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reuse: bool,
     /// Wait for the first prompt before returning

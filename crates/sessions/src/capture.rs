@@ -143,7 +143,7 @@ mod tests {
             ),
             ("hunter\n2-is-l\nong", "••••••\n••••••\n•••", "••••••\n••••••\n••••••"),
             ("ä hunter2-is\n-long\nb hunter2-is-long", "ä ••••••••••\n•••••\nb ••••••", "ä ••••••\n••••••\nb ••••••"),
-            ("hunter2-\nno\n", "hunter2-\nno\n", "hunter2-\nno\n"),
+            ("hunter\nno\n", "hunter\nno\n", "hunter\nno\n"),
         ] {
             assert_eq!(piece(printed), hidden);
             let cut = format!("{printed}{CUT_TEXT}end");

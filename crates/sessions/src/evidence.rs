@@ -91,7 +91,7 @@ impl Sessions {
         let secrets = Arc::new(self.secrets.within(terminal.id()));
         let title = terminal.describe().await?.name.map(|name| secrets.masked(name));
         let selection = Selection { recording, begin_millis, idle_limit, title };
-        let format = verb.format;
+        let format = verb.format.unwrap_or_else(|| format_of(&verb.path));
         let encoding = tokio::task::spawn_blocking(move || encode(&selection, format, &secrets));
         let encoded = encoding.await.map_err(|error| format!("the recording was not made: {error}"))??;
         let max_bytes = verb.max_bytes.unwrap_or(DEFAULT_MAX_BYTES);
@@ -137,7 +137,7 @@ async fn begin_of(terminal: &HostedTerminal, verb: &RecordTerminal) -> Result<Op
     match (verb.since, verb.commands) {
         (Some(_), Some(_)) => Err("give since or commands, not both".to_owned().into()),
         (Some(seconds), None) if seconds >= 0.0 => {
-            Ok(Some(now.saturating_sub((seconds * 1e3) as u64 + RECORDING_WINDOW_MILLIS)))
+            Ok(Some(now.saturating_sub(((seconds * 1e3) as u64).saturating_add(RECORDING_WINDOW_MILLIS))))
         }
         (Some(_), None) => Err("since is a number of seconds, not negative".to_owned().into()),
         (None, None) => Ok(None),
@@ -153,6 +153,16 @@ async fn begin_of(terminal: &HostedTerminal, verb: &RecordTerminal) -> Result<Op
             let message = || format!("the log of this terminal has {} commands; give fewer, or since", times.len());
             Ok(Some(begin.ok_or_else(message)?.saturating_sub(RECORDING_WINDOW_MILLIS)))
         }
+    }
+}
+
+/// Returns the format of a file by the ending of its name.
+fn format_of(path: &str) -> RecordingFormat {
+    let ending = std::path::Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "svg" => RecordingFormat::Svg,
+        "cast" => RecordingFormat::Cast,
+        _ => RecordingFormat::Apng,
     }
 }
 

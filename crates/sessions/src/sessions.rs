@@ -654,7 +654,15 @@ impl Sessions {
 
     /// Returns the screen of a terminal, or a part of its history.
     #[boxed]
-    pub async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
+    pub async fn read(&self, caller: &Caller, mut verb: GetScreenContent) -> GetScreenContentReply {
+        // A position or a number of lines is one of the output. Of the screen, it would be ignored in silence.
+        if verb.content_mode == ContentMode::Screen && verb.search.is_none() && verb.format == ScreenFormat::Text {
+            match (verb.offset, verb.line_count) {
+                (Some(_), _) => verb.content_mode = ContentMode::History,
+                (None, Some(_)) => verb.content_mode = ContentMode::Tail,
+                (None, None) => {}
+            }
+        }
         self.read_parts(caller, verb, false).await.0
     }
 
@@ -821,7 +829,7 @@ impl Sessions {
             timestamp: Some(clock::now_iso8601()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
-            title: Some(view.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
+            title: Some(view.title).filter(|title| !title.is_empty()).map(|title| secrets.masked_screen(title)),
             cwd: secrets.masked_if(view.cwd),
             alternate_screen: Some(view.modes.alternate_screen),
             busy: view.busy,
@@ -854,7 +862,9 @@ impl Sessions {
                 last_activity: clock::unix_seconds(described.last_activity),
                 web_url: page.as_ref().map(|page| terminal_url(page, &described.id)),
                 name: described.name,
-                title: Some(described.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
+                title: Some(described.title)
+                    .filter(|title| !title.is_empty())
+                    .map(|title| secrets.masked_screen(title)),
                 cwd: secrets.masked_if(described.cwd),
                 busy: described.busy,
                 awaiting_input: described.awaiting_input,

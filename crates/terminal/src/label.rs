@@ -20,6 +20,9 @@ const OPENERS: &str = "([{<|\"'`";
 /// Characters that separate a label from text after it.
 const CLOSERS: &str = ")]}>|\"'`:";
 
+/// Brackets around a label: the opening and the closing one.
+const BRACKETS: [(char, char); 4] = [('(', ')'), ('[', ']'), ('{', '}'), ('<', '>')];
+
 /// Characters that stand for the removed end of a text.
 const ELLIPSES: &str = "…~";
 
@@ -124,7 +127,8 @@ pub(crate) fn find_label(picture: &Picture, label: &str) -> Result<ScreenCell, L
                 continue;
             }
             let cell = |index: usize| ScreenCell { row: row as u16, col: line[index].col };
-            let borders = [border_before(&rows, row, start), border_after(&rows, row, end)];
+            let borders =
+                [border_before(&rows, row, start), border_after(&rows, row, end), brackets_around(line, start, end)];
             if borders.contains(&Border::Joined) {
                 parts.push((cell(start), longer_text(line, start, end)));
             } else if borders.contains(&Border::Cut) {
@@ -190,7 +194,7 @@ fn border_before(rows: &[Vec<Glyph>], row: usize, start: usize) -> Border {
     let own = line[start].background;
     let window = |glyph: &Glyph| frame_border(rows, row, glyph, CONNECTED_RIGHT);
     if !nearest.sign.is_whitespace() {
-        return window(nearest).unwrap_or_else(|| border_beside(nearest, own, OPENERS));
+        return window(nearest).unwrap_or_else(|| opening_border(line, start - 1, own, true));
     }
     match before(2) {
         None => Border::Clear,
@@ -203,7 +207,7 @@ fn border_before(rows: &[Vec<Glyph>], row: usize, start: usize) -> Border {
             let is_checkbox = ")]}>".contains(second.sign) && (opens(3) || opens(4));
             match is_bullet || is_checkbox || second.sign == '|' {
                 true => Border::Clear,
-                false => border_beside(second, own, OPENERS),
+                false => opening_border(line, start - 2, own, false),
             }
         }),
     }
@@ -218,7 +222,7 @@ fn border_after(rows: &[Vec<Glyph>], row: usize, end: usize) -> Border {
     }
     let window = |glyph: &Glyph| frame_border(rows, row, glyph, CONNECTED_LEFT);
     if !nearest.sign.is_whitespace() {
-        return window(nearest).unwrap_or_else(|| border_beside(nearest, own, CLOSERS));
+        return window(nearest).unwrap_or_else(|| closing_border(line, end, own, true));
     }
     match line.get(end + 1) {
         None => Border::Clear,
@@ -231,7 +235,7 @@ fn border_after(rows: &[Vec<Glyph>], row: usize, end: usize) -> Border {
                 && is_blank_or_frame(line.get(end + 3));
             match is_arrow || second.sign == '|' {
                 true => Border::Clear,
-                false => border_beside(second, own, CLOSERS),
+                false => closing_border(line, end + 1, own, false),
             }
         }),
     }
@@ -269,12 +273,68 @@ fn frame_border(rows: &[Vec<Glyph>], row: usize, glyph: &Glyph, connected: &str)
     }
 }
 
-/// Returns the relation to a character that is not blank. Another background separates texts, another colour does not:
-/// the letter of a shortcut has one.
-fn border_beside(neighbour: &Glyph, own: Option<(Colour, bool)>, separators: &str) -> Border {
-    match separators.contains(neighbour.sign) || neighbour.background != own {
-        true => Border::Clear,
-        false => Border::Joined,
+/// Returns true if the cell has a letter or a digit.
+fn is_word(glyph: Option<&Glyph>) -> bool {
+    glyph.is_some_and(|glyph| glyph.sign.is_alphanumeric())
+}
+
+/// Returns the relation to the character at `index`, before a text. It separates unless it stands within a word.
+fn opening_border(line: &[Glyph], index: usize, own: Option<(Colour, bool)>, is_adjacent: bool) -> Border {
+    let separates =
+        OPENERS.contains(line[index].sign) && !is_word(index.checked_sub(1).and_then(|before| line.get(before)));
+    let word = line[..=index].iter().rev();
+    if separates { Border::Clear } else { background_border(word, own, is_adjacent) }
+}
+
+/// Returns the relation to the character at `index`, after a text.
+fn closing_border(line: &[Glyph], index: usize, own: Option<(Colour, bool)>, is_adjacent: bool) -> Border {
+    let is_blank = |index: usize| line.get(index).is_none_or(|glyph| glyph.sign.is_whitespace());
+    let separates = match line[index].sign {
+        // A shortcut or a value in another column follows; other text continues the label.
+        ':' => is_blank(index + 1) && (is_blank(index + 2) || is_blank(index + 3)),
+        // Without its opening bracket, it compares or points.
+        '>' if !is_adjacent => is_blank(index + 1) && is_blank(index + 2),
+        sign => CLOSERS.contains(sign) && !is_word(line.get(index + 1)),
+    };
+    if separates { Border::Clear } else { background_border(line[index..].iter(), own, is_adjacent) }
+}
+
+/// Returns the relation to the characters on one side of a text, which do not separate. Another background does, another
+/// colour does not: the letter of a shortcut has one. It may have a background, too, so letters beside a letter are of
+/// the same word, unless they name a key such as F2.
+fn background_border<'g>(
+    mut beside: impl Iterator<Item = &'g Glyph> + Clone,
+    own: Option<(Colour, bool)>,
+    is_adjacent: bool,
+) -> Border {
+    let Some(nearest) = beside.clone().next() else { return Border::Clear };
+    if nearest.background == own {
+        return Border::Joined;
+    }
+    let is_of_word = |glyph: &&Glyph| glyph.sign.is_alphanumeric() && glyph.background == nearest.background;
+    let is_letter = nearest.sign.is_alphabetic();
+    let names_key = beside.by_ref().take_while(is_of_word).any(|glyph| glyph.sign.is_numeric());
+    if is_adjacent && is_letter && !names_key { Border::Joined } else { Border::Clear }
+}
+
+/// Returns [`Border::Cut`] if a bracket stands on one side of a text only: a window without a frame may lie over the
+/// rest of the label.
+fn brackets_around(line: &[Glyph], start: usize, end: usize) -> Border {
+    let sign = |index: Option<usize>| index.and_then(|index| line.get(index)).map(|glyph| glyph.sign);
+    let is_blank = |sign: Option<char>| sign.is_none_or(char::is_whitespace);
+    let near = |nearest: Option<usize>, second: Option<usize>| match sign(nearest) {
+        first if is_blank(first) => sign(second),
+        first => first,
+    };
+    let before = near(start.checked_sub(1), start.checked_sub(2));
+    let after = near(Some(end), Some(end + 1));
+    let opened = BRACKETS.iter().find(|(open, _)| before == Some(*open));
+    let closed = BRACKETS.iter().find(|(_, close)| after == Some(*close));
+    match (opened, closed) {
+        // An arrow, or the bracket of a list.
+        (None, Some((_, '>' | ')'))) | (Some(('<', _)), None) | (None, None) => Border::Clear,
+        (opened, closed) if opened == closed => Border::Clear,
+        _ => Border::Cut,
     }
 }
 
@@ -328,6 +388,21 @@ mod tests {
         assert_eq!(found(&["[x] Fast mode", "( ) Slow mode"], "Fast mode"), Some((0, 8)));
         assert_eq!(found(&["* inbox  ▸ drafts  "], "drafts"), Some((0, 13)));
         assert_eq!(found(&["Commit: c | Push: P"], "Push"), Some((0, 13)));
+        for (row, label) in [
+            ("[ Can't delete ]", "Can"),
+            ("[ Don't ]", "Don"),
+            ("[ Delete: all files ]", "Delete"),
+            ("[ Delete > all ]", "Delete"),
+            ("[ Delete\"all\" ]", "Delete"),
+            ("un(Save)  not<Save>", "Save"),
+            ("don'Save", "Save"),
+            ("Save:all", "Save"),
+            // The rest is covered.
+            ("[ Save      ", "Save"),
+            ("       Save ]", "Save"),
+        ] {
+            assert_eq!(found(&[row], label), None, "{label} in {row}");
+        }
         for (rows, label) in [
             (["Delete all  Quit"], "Delete"),
             (["reOpen  Quit"], "Open"),

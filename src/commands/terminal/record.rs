@@ -89,7 +89,7 @@ impl Record {
         let verb = RecordTerminal {
             session_id: self.id,
             path: path.to_owned(),
-            format,
+            format: Some(format),
             since: self.since.map(f64::from),
             commands: self.commands,
             idle_limit: self.idle_limit,

@@ -8,7 +8,8 @@ use steplatch_protocol::{AwaitOutput, AwaitReason, Since};
 use steplatch_sessions::Sessions;
 use steplatch_supervisor::{Readiness, ReadyCondition, ports};
 
-use super::{Running, SupervisionParts};
+use super::SupervisionParts;
+use super::task::Running;
 
 /// Pauses between two looks at a port or an address, from the first to the longest. The kernel reports neither.
 const LOOK_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));

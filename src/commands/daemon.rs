@@ -1,5 +1,7 @@
 //! `steplatch daemon …`: start, stop and status of the daemon.
 
+pub(crate) mod unit;
+
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Read as _, Write as _};
@@ -59,6 +61,21 @@ pub(crate) enum Daemon {
         #[arg(long)]
         json: bool,
     },
+    /// Start the daemon at login, as a service of systemd
+    Enable {
+        /// Print the unit, and write nothing
+        #[arg(long, conflicts_with = "json")]
+        print: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove the service that 'enable' has written; terminals stay open
+    Disable {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Run as the daemon that `start` starts
     #[command(hide = true)]
     Serve,
@@ -83,6 +100,8 @@ impl Daemon {
             Self::Start { json, .. } => start(&paths, json).await,
             Self::Stop { keep_terminals, json } => stop(&paths, keep_terminals, json).await,
             Self::Restart { json } => restart(&paths, json).await,
+            Self::Enable { print, json } => unit::enable(&paths, print, json),
+            Self::Disable { json } => unit::disable(json),
             Self::Host { hosted: None } => host::serve_terminals(&paths).await,
             Self::Host { hosted: Some(client) } => host::serve_terminals(&host::hosted_paths(&client)?).await,
             Self::Status { json } => status(&paths, json).await,

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use steplatch_host::{RemoteHostConfig, client_on};
 use steplatch_protocol::{DaemonPaths, ListTerminalSessions, SessionInfo};
 
+use super::daemon::unit::{self, UnitFile};
 use super::setup::{ClientOutcome, Setup};
 use super::{daemon, hosts_install};
 use crate::clients::UserPaths;
@@ -50,6 +51,8 @@ struct Inventory {
     /// Port of the server of the page, if it runs in the background.
     page_port: Option<u16>,
     hosts: Vec<RemoteHostConfig>,
+    /// The unit of systemd that `daemon enable` has written.
+    unit: Option<PathBuf>,
     /// Directories to remove.
     directories: Vec<PathBuf>,
     /// Directories to keep.
@@ -105,6 +108,10 @@ impl Uninstall {
             has_daemon: daemon.is_some(),
             page_port: page.map(|page| page.port),
             terminals,
+            unit: match UnitFile::find()? {
+                UnitFile::Own(file) => Some(file),
+                UnitFile::Missing(_) | UnitFile::Foreign(_) => None,
+            },
             hosts: settings.hosts.iter().map(|host| host.config.clone()).collect(),
             directories: runtime.into_iter().chain(purged).collect(),
             kept,
@@ -118,6 +125,7 @@ impl Inventory {
             && self.page_port.is_none()
             && self.directories.is_empty()
             && self.hosts.is_empty()
+            && self.unit.is_none()
             && self.removed_entries().next().is_none()
     }
 
@@ -127,7 +135,13 @@ impl Inventory {
         let entries = Setup::removal(false).outcomes(user_paths, None);
         errors.extend(entries.iter().filter_map(|entry| entry.error(user_paths)));
         errors.extend(entries.iter().filter_map(|entry| entry.remove_blank_file().err()));
-        // The server of the page would start the daemon again.
+        // The service would start the daemon again.
+        if let Some(file) = &self.unit
+            && let Err(error) = unit::remove(&UnitFile::Own(file.clone()))
+        {
+            errors.push(error.message().to_owned());
+        }
+        // The server of the page would, too.
         if self.page_port.is_some()
             && let Err(error) = page_server::stop(paths).await
         {
@@ -176,6 +190,9 @@ impl Inventory {
         for entry in self.removed_entries() {
             print_row(&entry.describe(), &user_paths.display_path(&entry.file))?;
         }
+        if let Some(file) = &self.unit {
+            print_row("service of systemd", &user_paths.display_path(file))?;
+        }
         if self.has_daemon {
             print_row("daemon", &describe_closed_terminals(self.terminals_on(None)))?;
         }
@@ -204,6 +221,7 @@ impl Inventory {
         let hosts: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
         json!({
             "entries": entries,
+            "unit": self.unit,
             "daemon": self.has_daemon,
             "page_port": self.page_port,
             "terminals": self.terminals.iter().map(|terminal| &terminal.session_id).collect::<Vec<_>>(),

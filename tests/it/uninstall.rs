@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::json;
 use steplatch_testkit::{Agent, CommandOutput, Home};
 
-use crate::hosts::RemoteHost;
+use crate::hosts::{RemoteHost, write_program};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -111,4 +111,54 @@ fn remote_files_are_removed_except_those_of_other_clients() {
     uninstall(&home, &["--yes"]).expect_success();
     assert!(!remote.home_dir.path().join(".local/share/steplatch").exists());
     assert!(!remote.home_dir.path().join(".local/state/steplatch").exists());
+}
+
+#[test]
+fn unit_of_systemd_is_written_and_removed() {
+    let mut home = Home::new(STEPLATCH);
+    let bin = home.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let log = home.path().join("systemctl.log");
+    // A user manager that runs once the file exists.
+    let systemctl = format!(
+        "#!/bin/sh\n[ -e {0}/manager ] || exit 1\necho \"$*\" >> {1}\n[ ! -e {0}/broken ] || {{ echo no bus >&2; exit 1; }}\n",
+        home.path().display(),
+        log.display()
+    );
+    write_program(&bin.join("systemctl"), &systemctl);
+    home.set("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let unit = home.path().join(".config/systemd/user/steplatch.service");
+
+    let printed = home.run(&["daemon", "enable", "--print"]).expect_success();
+    assert!(!unit.exists());
+    let enabled = home.run(&["daemon", "enable"]);
+    assert!(enabled.code == 0 && enabled.stderr.contains("no user manager of systemd runs here"), "{enabled:?}");
+    assert_eq!(fs::read_to_string(&unit).unwrap(), printed);
+    assert!(!log.exists());
+    home.run(&["daemon", "disable"]).expect_success();
+    assert!(!unit.exists());
+    assert!(home.run(&["daemon", "disable"]).stderr.contains("the daemon is not enabled"));
+
+    fs::write(home.path().join("manager"), "").unwrap();
+    home.run(&["daemon", "enable"]).expect_success();
+    home.run(&["daemon", "enable"]).expect_success();
+    let commands = fs::read_to_string(&log).unwrap();
+    assert!(commands.ends_with("daemon-reload\n--user enable --now steplatch.service\n"), "{commands}");
+    fs::write(home.path().join("broken"), "").unwrap();
+    // A manager that answers no longer is none; the file is written all the same.
+    let unmanaged = home.run(&["daemon", "enable"]);
+    assert!(unmanaged.stderr.contains("no user manager"), "{unmanaged:?}");
+    fs::remove_file(home.path().join("broken")).unwrap();
+    let listed = home.run(&["uninstall", "--dry-run"]).expect_success();
+    assert!(listed.contains("service of systemd"), "{listed}");
+    home.run(&["uninstall", "--yes"]).expect_success();
+    assert!(!unit.exists());
+    assert!(fs::read_to_string(&log).unwrap().contains("--user disable --now steplatch.service\n"));
+
+    fs::write(&unit, "[Service]\nExecStart=/opt/mine\n").unwrap();
+    let refused = home.run(&["daemon", "enable"]);
+    assert!(refused.code == 2 && refused.stderr.contains("exists and was not written by this command"), "{refused:?}");
+    assert!(home.run(&["daemon", "disable"]).stderr.contains("was not written by this command, and stays"));
+    assert_eq!(fs::read_to_string(&unit).unwrap(), "[Service]\nExecStart=/opt/mine\n");
+    assert!(!home.run(&["uninstall", "--dry-run"]).stdout.contains("service of systemd"));
 }

@@ -61,10 +61,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "schedule add",
         &[
-            ("steplatch schedule add nightly --cron '30 2 * * *' --workflow backup", "every night at 2:30"),
-            ("steplatch schedule add poll --every 10m --workflow poll --overlap queue", ""),
-            ("steplatch schedule add tests --on-change src --workflow tests", "when a file changes"),
-            ("steplatch schedule add deploy --webhook --workflow deploy", "prints a token for requests"),
+            ("steplatch schedule add nightly --cron '30 2 * * *' -w backup", "every night at 2:30"),
+            ("steplatch schedule add poll --every 10m -w poll --overlap queue", ""),
+            ("steplatch schedule add tests --on-change src -w tests", "when a file changes"),
+            ("steplatch schedule add deploy --webhook -w deploy", "prints a token for requests"),
         ],
     ),
     ("notify test", &[("steplatch notify test", "by every rule"), ("steplatch notify test desktop", "by one rule")]),

@@ -233,16 +233,6 @@ impl Dispatcher {
             let _ = in_group.wait_for(|joined| *joined).await;
         }
         runs.recover().await;
-        let notifications = Notifications::start(NotificationParts {
-            paths: paths.clone(),
-            configuration: notification_rules,
-            clock: clock.clone(),
-            secrets: secrets.clone(),
-            sessions: sessions.clone(),
-            runs: runs.clone(),
-            changes: changes.clone(),
-            stop: stop.subscribe(),
-        });
         let supervision = Supervision::start(SupervisionParts {
             paths: paths.clone(),
             sessions: sessions.clone(),
@@ -253,9 +243,21 @@ impl Dispatcher {
         });
         let schedules = Schedules::start(ScheduleParts {
             paths: paths.clone(),
+            clock: clock.clone(),
+            runs: runs.clone(),
+            changes: changes.clone(),
+            stop: stop.subscribe(),
+        });
+        let notifications = Notifications::start(NotificationParts {
+            paths: paths.clone(),
+            configuration: notification_rules,
             clock,
+            secrets: secrets.clone(),
+            sessions: sessions.clone(),
             runs: runs.clone(),
             changes,
+            failed_schedules: schedules.failed(),
+            failed_services: supervision.failed(),
             stop: stop.subscribe(),
         });
         Ok(Self {

@@ -18,7 +18,7 @@ use serde_json::Value;
 use steplatch_access::{Redactor, write_private_text};
 use steplatch_clock::{Clock, to_iso8601};
 use steplatch_notify::{
-    Board, BoardState, Courier, Delivery, Kind, Message, Occasion, Phase, Receipt, Rule, Subject, Way,
+    Board, BoardState, Courier, Delivery, Kind, Message, Observation, Occasion, Phase, Receipt, Rule, Subject, Way,
 };
 use steplatch_protocol::{
     DaemonPaths, ListNotificationsReply, NotificationResult, NotificationRule, PageServerRecord, TOKEN_VARIABLES,
@@ -45,6 +45,10 @@ pub(crate) struct NotificationParts {
     pub(crate) sessions: Sessions,
     pub(crate) runs: Arc<Runs>,
     pub(crate) changes: ChangeHub,
+    /// Schedules that could not start their last run.
+    pub(crate) failed_schedules: watch::Receiver<Vec<Observation>>,
+    /// Services that have failed.
+    pub(crate) failed_services: watch::Receiver<Vec<Observation>>,
     pub(crate) stop: watch::Receiver<Option<ShutdownMode>>,
 }
 
@@ -229,6 +233,13 @@ impl NotificationTask {
         }
         if has_rule_for(Kind::is_about_terminal) {
             sources.spawn(sources::watch_terminals(self.parts.sessions.clone(), sender.clone()));
+        }
+        let known =
+            [(Kind::ScheduleFailed, &self.parts.failed_schedules), (Kind::ServiceFailed, &self.parts.failed_services)];
+        for (kind, failed) in known {
+            if self.board.rules().iter().any(|rule| rule.when.contains(&kind)) {
+                sources.spawn(sources::watch_known(kind, failed.clone(), sender.clone()));
+            }
         }
         if has_rule_for(|kind| kind == Kind::HostLost) {
             sources.spawn(sources::watch_hosts(self.parts.sessions.clone(), sender));

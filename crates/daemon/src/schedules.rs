@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use steplatch_access::{Caller, SecretHash, random_secret, write_private_text};
 use steplatch_clock::{Clock, Span, Timestamp, to_iso8601};
 use steplatch_ids::RunId;
+use steplatch_notify::{Kind, Observation, Subject};
 use steplatch_protocol::{
     AddSchedule, CancelWorkflow, Change, DaemonPaths, FireSchedule, FireScheduleReply, LastScheduledRun, ListSchedules,
     ListSchedulesReply, MissedTimes, Overlap, PauseSchedule, RemoveSchedule, RunWorkflow, ScheduleInfo, ScheduleReply,
@@ -62,6 +63,7 @@ pub(crate) struct ScheduleParts {
 #[derive(Debug)]
 pub(crate) struct Schedules {
     requests: mpsc::Sender<Request>,
+    failed: watch::Receiver<Vec<Observation>>,
     clock: Clock,
     runs: Arc<Runs>,
 }
@@ -80,8 +82,15 @@ impl Schedules {
     pub(crate) fn start(parts: ScheduleParts) -> Self {
         let (requests, receiver) = mpsc::channel(CHANNEL_CAPACITY);
         let (clock, runs) = (parts.clock.clone(), parts.runs.clone());
-        tokio::spawn(ScheduleTask::new(parts, receiver).run());
-        Self { requests, clock, runs }
+        let task = ScheduleTask::new(parts, receiver);
+        let failed = task.failed.subscribe();
+        tokio::spawn(task.run());
+        Self { requests, failed, clock, runs }
+    }
+
+    /// Returns the schedules that could not start their last run.
+    pub(crate) fn failed(&self) -> watch::Receiver<Vec<Observation>> {
+        self.failed.clone()
     }
 
     /// Adds a schedule, if its runs can start.
@@ -134,6 +143,8 @@ impl Schedules {
         }
         let key = match (key, step) {
             (Some(key), _) => format!("request {key}"),
+            // A request from outside starts nothing without a key.
+            (None, _) if token.is_some() => String::new(),
             (None, Some(step)) => format!("step {step}"),
             (None, None) => format!("manual {}", RunId::random()),
         };
@@ -318,6 +329,7 @@ struct ScheduleTask {
     /// Clients that wait for a start, by the name of the schedule and the key of the start.
     waiting: HashMap<(String, String), Vec<oneshot::Sender<FireScheduleReply>>>,
     watch: FileWatch,
+    failed: watch::Sender<Vec<Observation>>,
     has_logged_write_error: bool,
 }
 
@@ -342,6 +354,7 @@ impl ScheduleTask {
             unsent: Vec::new(),
             waiting: HashMap::new(),
             watch: FileWatch::new(),
+            failed: watch::Sender::default(),
             has_logged_write_error: false,
             parts,
         }
@@ -349,7 +362,11 @@ impl ScheduleTask {
 
     /// Starts runs until the daemon stops.
     async fn run(mut self) {
+        // The loop below drops waits that have not ended, and one for changes takes a while to collect them.
+        let (sender, mut changed) = mpsc::channel(CHANNEL_CAPACITY);
         let changes = self.parts.changes.watch();
+        let mut follower = JoinSet::new();
+        follower.spawn(async move { while sender.send(next_runs(&changes).await).await.is_ok() {} });
         for run_id in self.timetable.active_runs() {
             self.look_at(run_id);
         }
@@ -365,6 +382,7 @@ impl ScheduleTask {
             }
             let steps = self.timetable.begin_due(now);
             let error = if self.timetable.is_changed() { self.store().await } else { None };
+            self.report_failed();
             for reply in std::mem::take(&mut self.unsent) {
                 reply.send(error.as_deref());
             }
@@ -377,12 +395,31 @@ impl ScheduleTask {
                     None => return,
                 },
                 Some(Ok(performed)) = self.steps.join_next() => self.finish(performed),
-                changed = next_runs(&changes) => self.look_at_active(&changed),
+                Some(runs) = changed.recv() => self.look_at_active(&runs),
                 state = self.watch.next() => self.record_files(state),
                 () = clock.deadline(next_time) => {}
                 () = async { drop(self.parts.stop.wait_for(Option::is_some).await) } => return,
             }
         }
+    }
+
+    /// Reports the schedules that could not start their last run.
+    fn report_failed(&self) {
+        let failed = self.timetable.entries().filter(|entry| entry.failures > 0);
+        let observations: Vec<Observation> = failed
+            .map(|entry| Observation {
+                kind: Kind::ScheduleFailed,
+                key: entry.schedule.name.clone(),
+                // Each further failure belongs to the same occasion.
+                since: None,
+                subject: Subject { schedule: Some(entry.schedule.name.clone()), ..Subject::default() },
+            })
+            .collect();
+        self.failed.send_if_modified(|known| {
+            let is_changed = *known != observations;
+            *known = observations;
+            is_changed
+        });
     }
 
     /// Stores the state. If that fails, runs start anyway: the journal knows the starts. Returns the failure.
@@ -572,6 +609,9 @@ impl ScheduleTask {
             // Digests: their comparison reveals nothing about the token.
             if digest != expected {
                 return Some(refuse_token());
+            }
+            if firing.key.is_empty() {
+                return Some(refuse("a request with a token needs a key".to_owned()));
             }
             if entry.is_paused {
                 return Some(refuse(format!("the schedule '{name}' is paused")));

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use steplatch_access::{Caller, NamedSecrets, write_private_text};
 use steplatch_clock::{Clock, Timestamp, to_iso8601};
+use steplatch_notify::{Kind, Observation, Subject};
 use steplatch_project::{Project, Projects};
 use steplatch_protocol::{
     DaemonPaths, ExitTerminal, ListServices, OpenTerminal, OpenTerminalReply, RestartServices, ServiceInfo,
@@ -55,6 +56,8 @@ struct Shared {
     file: PathBuf,
     /// The services by project and name.
     services: Mutex<BTreeMap<ServiceKey, Arc<Service>>>,
+    /// The services that have failed.
+    failed: watch::Sender<Vec<Observation>>,
     /// Locked while the state is written.
     writing: tokio::sync::Mutex<()>,
     /// Locked while services are started or stopped by a client, so that two clients get one process.
@@ -159,14 +162,19 @@ impl Supervision {
             },
             Err(_) => Vec::new(),
         };
-        let (services, writing, changing) = Default::default();
-        let shared = Arc::new(Shared { parts, file, services, writing, changing });
+        let (services, failed, writing, changing) = Default::default();
+        let shared = Arc::new(Shared { parts, file, services, failed, writing, changing });
         // A service may need one that comes later.
         let adopted: Vec<_> = stored.into_iter().map(|stored| shared.insert(stored)).collect();
         for service in adopted {
             shared.clone().spawn(service, true);
         }
         Self(shared)
+    }
+
+    /// Returns the services that have failed.
+    pub(crate) fn failed(&self) -> watch::Receiver<Vec<Observation>> {
+        self.0.failed.subscribe()
     }
 
     /// Forgets the services if their terminals are closed with the daemon.
@@ -443,8 +451,25 @@ impl Shared {
         self.parts.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
     }
 
-    /// Stores the services that run.
+    /// Reports the services that have failed.
+    fn report_failed(&self) {
+        let services = self.services.lock();
+        let failed = services.iter().filter(|(_, service)| service.state() == ServiceState::Failed);
+        let observations = failed.map(|((project, name), service)| {
+            let subject = Subject {
+                service: Some(name.clone()),
+                terminal_id: service.status.borrow().session_id.clone(),
+                ..Subject::default()
+            };
+            let key = format!("{} {name}", project.display());
+            Observation { kind: Kind::ServiceFailed, key, since: None, subject }
+        });
+        self.failed.send_replace(observations.collect());
+    }
+
+    /// Stores the services that run, and reports those that have failed.
     async fn store(&self) {
+        self.report_failed();
         let _writing = self.writing.lock().await;
         let services: Vec<StoredService> = {
             let services = self.services.lock();

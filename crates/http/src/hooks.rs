@@ -9,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
 use steplatch_protocol::{FireSchedule, FireScheduleReply};
 
 use crate::app::App;
@@ -49,6 +50,21 @@ pub(crate) async fn fire(
     if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
         return Err(unauthorized());
     }
+    let fire = |key, arguments| FireSchedule { name, token: Some(token.trim().to_owned()), key, arguments };
+    let verb = match read_request(&headers, &body) {
+        Ok((key, arguments)) => fire(Some(key), arguments),
+        Err(refusal) => {
+            // Without a key, nothing starts: a client without the token learns no more than that.
+            let reply = app.daemon.call(fire(None, None)).await?;
+            return Err(if reply.status == "unauthorized" { unauthorized() } else { refusal });
+        }
+    };
+    let reply = app.daemon.call(verb).await?;
+    Ok((status_of(&reply)?, Json(reply)).into_response())
+}
+
+/// Reads the key and the arguments of a request.
+fn read_request(headers: &HeaderMap, body: &[u8]) -> Result<(String, Option<Map<String, Value>>), Refusal> {
     if body.len() > MAX_BODY_BYTES {
         let error = format!("The body has more than {MAX_BODY_BYTES} bytes");
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error));
@@ -61,23 +77,21 @@ pub(crate) async fn fire(
         ));
     };
     let key = key.to_str().map_err(|_| Refusal::invalid("The key of a request has only visible ASCII characters"))?;
-    let arguments = Some(parse_body(&headers, &body)?).filter(|arguments| !arguments.is_empty());
-    let verb = FireSchedule { name, token: Some(token.trim().to_owned()), key: Some(key.to_owned()), arguments };
-    let reply = app.daemon.call(verb).await?;
-    Ok((status_of(&reply)?, Json(reply)).into_response())
+    let arguments = parse_body(headers, body)?;
+    Ok((key.to_owned(), Some(arguments).filter(|arguments| !arguments.is_empty())))
 }
 
 /// Returns the status of a reply.
 ///
 /// # Errors
-/// If there is no such schedule with this token.
+/// If the request starts no run.
 fn status_of(reply: &FireScheduleReply) -> Result<StatusCode, Refusal> {
     let error = || reply.error.clone().unwrap_or_default();
     match reply.status.as_str() {
-        "unauthorized" => Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", error())),
         "started" | "waiting" => Ok(StatusCode::ACCEPTED),
         "repeated" => Ok(StatusCode::OK),
-        "left_out" => Ok(StatusCode::CONFLICT),
-        _ => Ok(StatusCode::UNPROCESSABLE_ENTITY),
+        "unauthorized" => Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", error())),
+        "left_out" => Err(Refusal::new(StatusCode::CONFLICT, "conflict", error())),
+        _ => Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", error())),
     }
 }

@@ -51,8 +51,19 @@ impl Message {
         // Invisible characters may hide a secret, and a cut may leave a part of it: mask before and after cleaning.
         let clean = |text: String, max_chars| clean_text(&mask(clean_text(&mask(text), usize::MAX)), max_chars);
         let name = |text: &Option<String>| text.clone().map(|text| clean(text, MAX_NAME_CHARS));
-        let Subject { workflow, run_id, gate_id, approvers, terminal_id, terminal, host, by, prompt } =
-            &occasion.subject;
+        let Subject {
+            workflow,
+            run_id,
+            gate_id,
+            approvers,
+            terminal_id,
+            terminal,
+            host,
+            schedule,
+            service,
+            by,
+            prompt,
+        } = &occasion.subject;
         let prompt = prompt.clone().filter(|_| rule.include_prompt);
         let subject = Subject {
             workflow: name(workflow),
@@ -62,6 +73,8 @@ impl Message {
             terminal_id: name(terminal_id),
             terminal: name(terminal),
             host: name(host),
+            schedule: name(schedule),
+            service: name(service),
             by: name(by),
             prompt: prompt.map(|prompt| clean(prompt, MAX_PROMPT_CHARS)),
         };
@@ -98,8 +111,19 @@ impl Message {
     /// Returns the names and texts of the message that are present.
     #[must_use]
     pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let Subject { workflow, run_id, gate_id, approvers: _, terminal_id, terminal, host, by, prompt } =
-            self.occasion.subject.clone();
+        let Subject {
+            workflow,
+            run_id,
+            gate_id,
+            approvers: _,
+            terminal_id,
+            terminal,
+            host,
+            schedule,
+            service,
+            by,
+            prompt,
+        } = self.occasion.subject.clone();
         let fields = [
             ("title", Some(self.title.clone())),
             ("body", Some(self.body.clone())),
@@ -110,6 +134,8 @@ impl Message {
             ("terminal_id", terminal_id),
             ("terminal", terminal),
             ("host", host),
+            ("schedule", schedule),
+            ("service", service),
             ("by", by),
             ("prompt", prompt),
             ("link", self.link.clone()),
@@ -136,7 +162,11 @@ impl Message {
             "data": data,
         });
         event["data"]["thread"] = self.thread.as_str().into();
-        if let Some(name) = [&subject.workflow, &subject.terminal, &subject.host].into_iter().flatten().next() {
+        if let Some(name) = [&subject.workflow, &subject.terminal, &subject.host, &subject.schedule, &subject.service]
+            .into_iter()
+            .flatten()
+            .next()
+        {
             event["subject"] = name.as_str().into();
         }
         event
@@ -149,10 +179,11 @@ fn short_digest(text: &str) -> String {
 }
 
 fn title(phase: Phase, occasion: &Occasion) -> String {
-    let Subject { workflow, terminal, terminal_id, host, by, .. } = &occasion.subject;
+    let Subject { workflow, terminal, terminal_id, host, schedule, service, by, .. } = &occasion.subject;
     let workflow = workflow.as_deref().unwrap_or("a run");
     let terminal = terminal.as_deref().or(terminal_id.as_deref()).unwrap_or("a terminal");
     let host = host.as_deref().unwrap_or("a host");
+    let (schedule, service) = (schedule.as_deref().unwrap_or("a schedule"), service.as_deref().unwrap_or("a service"));
     let still = if phase == Phase::Reminder { "still " } else { "" };
     match (phase, occasion.kind) {
         (Phase::Test, _) => "Test of steplatch notifications".to_owned(),
@@ -160,6 +191,10 @@ fn title(phase: Phase, occasion: &Occasion) -> String {
         (Phase::Withdrawn, Kind::Password | Kind::AgentAsks) => format!("{terminal} needs no answer any more"),
         (Phase::Withdrawn, Kind::Held) => format!("{terminal} is not held any more"),
         (Phase::Withdrawn, Kind::HostLost) => format!("Host {host} is not lost any more"),
+        (Phase::Withdrawn, Kind::ScheduleFailed) => format!("Schedule {schedule} starts its runs again"),
+        (Phase::Withdrawn, Kind::ServiceFailed) => format!("Service {service} is not failed any more"),
+        (_, Kind::ScheduleFailed) => format!("Schedule {schedule} could {still}not start its run"),
+        (_, Kind::ServiceFailed) => format!("Service {service} has failed"),
         (_, Kind::Gate) => format!("{workflow} {still}waits for your answer"),
         (_, Kind::Password) => format!("{terminal} {still}asks for a password"),
         (_, Kind::AgentAsks) => {
@@ -190,6 +225,8 @@ fn body(phase: Phase, occasion: &Occasion, decided: Timestamp, zone: &TimeZone) 
         Kind::HostLost => {
             format!("Since {since}. Connect with: steplatch hosts check {}", host.as_deref().unwrap_or_default())
         }
+        Kind::ScheduleFailed => format!("Since {since}. The reason: steplatch schedule list"),
+        Kind::ServiceFailed => format!("Since {since}. The reason: steplatch ps"),
         Kind::RunFailed | Kind::RunCompleted | Kind::RunRepaired => {
             format!("At {since}. Details: steplatch runs show {run}")
         }
@@ -241,6 +278,8 @@ mod tests {
             terminal_id: text("term_1"),
             terminal: text("build"),
             host: text("box"),
+            schedule: text("nightly"),
+            service: text("web"),
             by: text("ana"),
             prompt: None,
         };
@@ -261,6 +300,8 @@ mod tests {
             ana asks for a decision in build | Since 12:05. Attach with: steplatch terminal attach build | http://localhost:7878/#/terminals/term_1
             build is held by ana | Since 12:05. Attach with: steplatch terminal attach build | http://localhost:7878/#/terminals/term_1
             Host box is not reachable | Since 12:05. Connect with: steplatch hosts check box | http://localhost:7878/#/terminals/term_1
+            Schedule nightly could not start its run | Since 12:05. The reason: steplatch schedule list | http://localhost:7878/#/terminals/term_1
+            Service web has failed | Since 12:05. The reason: steplatch ps | http://localhost:7878/#/terminals/term_1
             release failed | At 12:05. Details: steplatch runs show run_1 | http://localhost:7878/#/runs/run_1
             release completed | At 12:05. Details: steplatch runs show run_1 | http://localhost:7878/#/runs/run_1
             release completed after a repair | At 12:05. Details: steplatch runs show run_1 | http://localhost:7878/#/runs/run_1

@@ -19,6 +19,10 @@ pub enum Kind {
     Held,
     /// A remote host is not reachable.
     HostLost,
+    /// A schedule could not start its last run.
+    ScheduleFailed,
+    /// A service has failed, and is not started again.
+    ServiceFailed,
     /// A run failed.
     RunFailed,
     /// A run completed.
@@ -29,12 +33,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Gate,
         Self::Password,
         Self::AgentAsks,
         Self::Held,
         Self::HostLost,
+        Self::ScheduleFailed,
+        Self::ServiceFailed,
         Self::RunFailed,
         Self::RunCompleted,
         Self::RunRepaired,
@@ -49,6 +55,8 @@ impl Kind {
             Self::AgentAsks => "agent_asks",
             Self::Held => "held",
             Self::HostLost => "host_lost",
+            Self::ScheduleFailed => "schedule_failed",
+            Self::ServiceFailed => "service_failed",
             Self::RunFailed => "run_failed",
             Self::RunCompleted => "run_completed",
             Self::RunRepaired => "run_repaired",
@@ -93,6 +101,12 @@ pub struct Subject {
     /// Name of the remote host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Name of the schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// Name of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
     /// Client that holds the terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

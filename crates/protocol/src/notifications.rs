@@ -28,7 +28,8 @@ pub struct NotificationRule {
     /// Destination: the origin of an address, or the program
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub destination: String,
-    /// Occasions: gate, password, agent_asks, held, host_lost, run_failed, run_completed or run_repaired
+    /// Occasions: gate, password, agent_asks, held, host_lost, schedule_failed, service_failed, run_failed,
+    /// run_completed or run_repaired
     pub when: Vec<String>,
     /// Time of the last result (ISO 8601, UTC)
     pub last_at: Option<String>,

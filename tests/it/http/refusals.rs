@@ -21,6 +21,7 @@ fn addresses() -> Vec<(&'static str, String, bool)> {
         ("GET", "/api/v1/service/workflows/{id}/runs/{run_id}/status", false),
         ("POST", "/api/v1/service/workflows/{id}/runs/{run_id}/cancel", false),
         ("POST", "/mcp", false),
+        ("POST", "/hooks/{name}", false),
         ("GET", "/nowhere", false),
     ];
     let fixed_routes = fixed_routes.into_iter().map(|(method, path, open)| (method, path.to_owned(), open));

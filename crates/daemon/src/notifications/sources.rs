@@ -15,6 +15,7 @@ use steplatch_protocol::{
 use steplatch_runs::Runs;
 use steplatch_sessions::Sessions;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::changes::Subscription;
@@ -51,6 +52,8 @@ pub(super) enum Scope {
     Terminals {
         unknown: Vec<String>,
     },
+    /// All occasions of a kind.
+    Kind(Kind),
     /// All hosts except those that are connecting, whose state is not known.
     Hosts {
         connecting: Vec<String>,
@@ -63,6 +66,7 @@ impl Scope {
             Self::Gates => occasion.kind == Kind::Gate,
             Self::GatesOfRun(run) => occasion.kind == Kind::Gate && occasion.subject.run_id.as_ref() == Some(run),
             Self::Terminals { unknown } => occasion.kind.is_about_terminal() && !unknown.contains(&occasion.key),
+            Self::Kind(kind) => occasion.kind == *kind,
             Self::Hosts { connecting } => occasion.kind == Kind::HostLost && !connecting.contains(&occasion.key),
         }
     }
@@ -221,6 +225,17 @@ fn terminal_occasion(terminal: &SessionInfo) -> Option<Observation> {
             ..Subject::default()
         },
     })
+}
+
+/// Reports occasions that another part of the daemon knows, all of one kind.
+pub(super) async fn watch_known(kind: Kind, mut known: watch::Receiver<Vec<Observation>>, sender: Sender<Observed>) {
+    loop {
+        let observations = known.borrow_and_update().clone();
+        let observed = Observed::Open { scope: Scope::Kind(kind), observations };
+        if sender.send(observed).await.is_err() || known.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Reports remote hosts that are not reachable.

@@ -7,8 +7,8 @@ use steplatch_daemon::Configuration;
 use steplatch_host::RemoteHostConfig;
 use steplatch_notify::Rule;
 use steplatch_protocol::{
-    AnswerGate, CheckHost, GetRun, HoldTerminal, ListNotifications, OpenTerminal, RunWorkflow, SendInput,
-    TerminalNotification, TestNotification, WatchNotifications,
+    AddSchedule, AnswerGate, CheckHost, CreateWorkflow, DeleteWorkflow, GetRun, HoldTerminal, ListNotifications,
+    OpenTerminal, RunWorkflow, SendInput, TerminalNotification, TestNotification, WatchNotifications,
 };
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, WebhookReceiver, eventually};
 
@@ -322,4 +322,36 @@ async fn no_message_of_many_runs_has_a_secret() {
     for number in 0..50 {
         assert!(!all.contains(&secret(number)) && !state.contains(&secret(number)), "{number}");
     }
+}
+
+#[tokio::test]
+async fn schedule_that_cannot_start_is_announced_and_withdrawn() {
+    let receiver = WebhookReceiver::start();
+    let clock = ManualClock::new(Timestamp(1_774_612_800_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
+    daemon.configure(configuration(&webhook_rule(&receiver, "when = ['schedule_failed']")));
+    let definition = |name: &str| {
+        json!({"name": name, "description": "Works", "initial_state": "work",
+            "states": {"work": {"action": {"tool": "set", "params": {"done": "yes"}}, "transitions": []}}})
+    };
+    let save = async || {
+        let verb =
+            CreateWorkflow { workflow_definition: definition("backup"), overwrite_existing: false, reason: None };
+        let saved = daemon.call(verb).await;
+        assert!(saved.success, "{saved:?}");
+    };
+    save().await;
+    let run = Box::new(RunWorkflow { workflow_name: Some("backup".to_owned()), ..RunWorkflow::default() });
+    let every = Some("1h".to_owned());
+    let added = daemon.call(AddSchedule { name: "hourly".to_owned(), run, every, ..AddSchedule::default() }).await;
+    assert!(added.success, "{added:?}");
+    daemon.call(DeleteWorkflow { name: "backup".to_owned() }).await;
+    clock.advance(Duration::from_secs(3600));
+    received(&receiver, &["steplatch.schedule_failed.first"]).await;
+    let message = receiver.requests()[0].json();
+    assert_eq!(message["data"]["title"], "Schedule hourly could not start its run");
+    save().await;
+    clock.advance(Duration::from_secs(3600));
+    received(&receiver, &["steplatch.schedule_failed.first", "steplatch.schedule_failed.withdrawn"]).await;
+    daemon.stop().await;
 }

@@ -62,8 +62,12 @@ async fn info(daemon: &TestDaemon) -> ScheduleInfo {
 async fn started(daemon: &TestDaemon, count: usize) -> Vec<String> {
     eventually("the runs have started and ended", async || {
         let runs = runs(daemon).await;
-        let is_settled = runs.iter().all(|run| run.state == "completed") && info(daemon).await.active_run_id.is_none();
-        if runs.len() == count && is_settled { Ok(()) } else { Err((runs, info(daemon).await)) }
+        let info = info(daemon).await;
+        let is_last = |run: &RunRecord| info.last.as_ref().and_then(|last| last.run_id.as_ref()) == Some(&run.run_id);
+        let is_settled = runs.iter().all(|run| run.state == "completed")
+            && info.active_run_id.is_none()
+            && runs.first().is_none_or(is_last);
+        if runs.len() == count && is_settled { Ok(()) } else { Err((runs, info)) }
     })
     .await;
     let runs = runs(daemon).await;
@@ -127,7 +131,7 @@ async fn run_that_waits_is_handled_by_the_rule() {
     waiting(&daemon, 2).await;
     clock.advance(night);
     eventually("a start waits", async || (info(&daemon).await.waiting_starts == 1).then_some(())).await;
-    let active = info(&daemon).await.active_run_id.unwrap();
+    let active = eventually("the run is known", async || info(&daemon).await.active_run_id).await;
     let queued = daemon.call(FireSchedule { name: "nightly".to_owned(), ..Default::default() }).await;
     assert_eq!((queued.success, queued.status.as_str(), queued.active_run_id), (true, "waiting", Some(active.clone())));
 
@@ -137,7 +141,7 @@ async fn run_that_waits_is_handled_by_the_rule() {
     add(&daemon, AddSchedule { overlap: Some(Overlap::CancelPrevious), replace: true, ..nightly() }).await;
     clock.advance(night);
     waiting(&daemon, 3).await;
-    let active = info(&daemon).await.active_run_id.unwrap();
+    let active = eventually("the run is known", async || info(&daemon).await.active_run_id).await;
     clock.advance(night);
     eventually("the run is cancelled for the next one", async || {
         let run = daemon.call(GetRun { run_id: active.clone(), ..Default::default() }).await;

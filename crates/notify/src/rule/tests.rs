@@ -40,7 +40,8 @@ fn rule_without_a_name_is_called_like_its_destination() {
 
 #[test]
 fn all_problems_of_a_rule_are_named_with_what_is_valid() {
-    let kinds = "gate, password, agent_asks, held, host_lost, run_failed, run_completed, run_repaired";
+    let kinds = "gate, password, agent_asks, held, host_lost, schedule_failed, service_failed, run_failed, run_completed, \
+                 run_repaired";
     for (text, problems) in [
         ("desktop = true", vec![format!("when of notify rule 2 is missing; it is a list of occasions: {kinds}")]),
         (

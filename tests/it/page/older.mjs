@@ -51,5 +51,7 @@ await play(async (browser) => {
   await page.waitForFunction(() => document.querySelector(".trouble")?.hidden !== false);
   await tell({ run: ["terminal", "send", "new", "-e", "echo after-$((40+2))", "--json"] });
   await page.locator(".thumb .row", { hasText: "after-42" }).first().waitFor();
+  // Between the two servers, the browser reports refused connections.
+  page.mistakes = page.mistakes.filter((mistake) => !mistake.includes("net::ERR_CONNECTION_REFUSED"));
   isClean(page);
 });
